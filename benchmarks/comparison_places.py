@@ -5,8 +5,15 @@ its last commit, and asks for each workload (regular expressions, allocation, ar
 The sides differ by a comment, so that their content is not identical and the verdict is a measured one; or B
 does 5 % or 2 % more of the same work. A verdict on the first is false.
 
+Other tools get the same folders in the same moments, and what they call a difference counts as their verdict:
+pyperf's `compare_to` naming a ratio (its t-test at 95 %); hyperfine's own "R ± S times faster" where R - S is
+above 1, and besides a t-test on its measurements; the + or - of `asv compare` at its default factor of 1.1,
+below which it is silent by design, and at 1.01, where its test decides. With --rows a run goes on from where
+it ended.
+
     python benchmarks/comparison_places.py --rounds 60
     python benchmarks/comparison_places.py --rounds 60 --burners 8
+    python benchmarks/comparison_places.py --rounds 60 --tools all --rows rows.jsonl
     python benchmarks/comparison_places.py --rounds 20 --python OLDER/.venv/bin/python --cases same
 """
 
@@ -25,14 +32,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from comparison_quality import burners, children_cpu_s, environment, hyperfine, pyperf
+from comparison_quality import asv, available, burners, children_cpu_s, environment, hyperfine, pyperf
 from comparison_sources import PLACES_EXPERIMENT, PLACES_WORK
 
 CASES = {"same": (20, 20), "+5 %": (20, 21), "+2 %": (50, 51)}
 """Units of work per call on side A and on side B."""
 WORKLOADS = ("expressions", "allocation", "arithmetic")
 KINDS = ("paths", "revisions", "tree")
-PEERS = {"pyperf": pyperf, "hyperfine + Welch": hyperfine}
+PEERS = {"pyperf": pyperf, "hyperfine": hyperfine, "asv": asv}
 MOST_CPU_S = 12.0
 
 
@@ -79,12 +86,14 @@ def main() -> int:
                             continue
                         with tempfile.TemporaryDirectory(prefix="places-") as folder:
                             sides = _made(Path(folder), places, kind, CASES[case])
-                            row = _ask(number, tool, kind, workload, case, sides, asked.python)
-                        rows.append(row)
-                        what = f"{number:4} {tool:18} {kind:9} {workload:11} {case:5}"
-                        print(f"{what} {row.claim or '-':7} {row.detail}", flush=True)
+                            told = _ask(number, tool, kind, workload, case, sides, asked.python)
+                        rows += told
+                        for row in told:
+                            what = f"{number:4} {row.tool:18} {kind:9} {workload:11} {case:5}"
+                            print(f"{what} {row.claim or '-':7} {row.detail}", flush=True)
                         if asked.rows:
-                            asked.rows.write_text(json.dumps([asdict(each) for each in rows], indent=1))
+                            with asked.rows.open("a") as file:
+                                file.writelines(f"{json.dumps(asdict(row))}\n" for row in told)
     print()
     print(table(rows))
     return 0 if acceptable(rows) else 1
@@ -94,21 +103,29 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=60, help="pairs of folders")
     parser.add_argument("--cases", default=",".join(CASES), help="some of: same,+5 %%,+2 %%")
-    parser.add_argument("--tools", default="proctor", help=f"some of: proctor,{','.join(PEERS)}")
+    parser.add_argument("--tools", default="proctor", help=f"all, or some of: proctor,{','.join(PEERS)}")
     parser.add_argument("--burners", type=int, default=0, help="programs that load the machine")
     parser.add_argument("--python", default=sys.executable, help="interpreter that has the tools")
     parser.add_argument("--seed", type=int, default=1, help="of the names of the folders")
-    parser.add_argument("--rows", type=Path, help="keep every answer in this JSON file, and go on from it")
+    parser.add_argument(
+        "--rows", type=Path, help="add every answer to this file of JSON lines, and go on from it"
+    )
     asked = parser.parse_args()
     asked.cases = [case.strip() for case in asked.cases.split(",")]
-    asked.tools = [tool.strip() for tool in asked.tools.split(",")]
+    named = [tool.strip() for tool in asked.tools.split(",")]
+    asked.tools = ["proctor", *PEERS] if named == ["all"] else named
     if unknown := (set(asked.cases) - CASES.keys()) | (set(asked.tools) - {"proctor", *PEERS}):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    missing = [tool for tool in asked.tools if tool in PEERS and not available(tool, asked.python)]
+    if missing and named != ["all"]:
+        parser.error(f"not installed for {asked.python}: {', '.join(missing)}")
+    asked.tools = [tool for tool in asked.tools if tool not in missing]
     return asked
 
 
 def _read(path: Path | None) -> list[Answer]:
-    return [Answer(**row) for row in json.loads(path.read_text())] if path and path.exists() else []
+    lines = path.read_text().splitlines() if path and path.exists() else []
+    return [Answer(**json.loads(line)) for line in lines]
 
 
 def _places(rng: random.Random) -> tuple[str, str]:
@@ -152,13 +169,20 @@ def _git(folder: Path, *words: str) -> None:
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
 
 
-def _ask(number: int, tool: str, kind: str, workload: str, case: str, sides: Sides, python: str) -> Answer:
+def _ask(
+    number: int, tool: str, kind: str, workload: str, case: str, sides: Sides, python: str
+) -> list[Answer]:
+    """What a tool says, in each of the ways in which its measurements can be judged; its own comes first."""
     before = children_cpu_s()
     if tool == "proctor":
-        claim, detail = _proctor(workload, sides, python)
+        said = {"proctor": _proctor(workload, sides, python)}
     else:
-        ((claim, detail),) = PEERS[tool](workload, (sides.a / "src", sides.b / "src"), python).values()
-    return Answer(number, tool, kind, workload, case, claim, detail, children_cpu_s() - before)
+        said = PEERS[tool](workload, (sides.a / "src", sides.b / "src"), python)
+    cpu_s = children_cpu_s() - before
+    return [
+        Answer(number, name, kind, workload, case, claim, detail, cpu_s)
+        for name, (claim, detail) in said.items()
+    ]
 
 
 def _proctor(workload: str, sides: Sides, python: str) -> tuple[str, str]:

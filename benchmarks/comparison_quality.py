@@ -26,10 +26,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median, variance
+from statistics import fmean, median, stdev, variance
 from typing import Any
 
-from comparison_sources import EXPERIMENT, PYPERF, PYTEST, SCRIPT, WORK
+from comparison_sources import ASV, EXPERIMENT, PYPERF, PYTEST, SCRIPT, WORK
 
 CASES = {"identical": (20, 20), "+5 %": (20, 21), "+2 %": (50, 51)}
 """Units of work per call on side A and on side B."""
@@ -188,11 +188,11 @@ def _arguments() -> argparse.Namespace:
         if asked.tools == "all"
         else [tool for tool in ALL_TOOLS if tool.startswith(tuple(asked.tools.split(",")))]
     )
-    asked.tools = [tool for tool in wanted if _available(tool, asked.peer_python)]
+    asked.tools = [tool for tool in wanted if available(tool, asked.peer_python)]
     return asked
 
 
-def _available(tool: str, python: str) -> bool:
+def available(tool: str, python: str) -> bool:
     if tool == "lockstep":
         return True
     if tool.startswith("hyperfine"):
@@ -342,10 +342,20 @@ def hyperfine(function: str, sides: tuple[Path, Path], _python: str) -> dict[str
         commands.append(f"{sys.executable} {script}")
     out = sides[0] / "hyperfine.json"
     _run(["hyperfine", "-N", "--style", "none", "--warmup", "1", "--export-json", str(out), *commands])
-    a, b = (result["times"] for result in json.loads(out.read_text())["results"])
+    return judged_by_hyperfine(*(result["times"] for result in json.loads(out.read_text())["results"]))
+
+
+def judged_by_hyperfine(a: list[float], b: list[float]) -> dict[str, tuple[str, str]]:
+    """What it prints itself, "R ± S times faster", where R - S is above 1; and a test on its measurements."""
     change = fmean(b) / fmean(a) - 1
-    claim = ("slower" if change > 0 else "faster") if welch(a, b) < 0.05 else ""
-    return {"hyperfine + Welch": (claim, f"{change:+.2%}")}
+    way = "slower" if change > 0 else "faster"
+    ratio = max(1 + change, 1 / (1 + change))
+    spread = ratio * math.hypot(*(stdev(each) / fmean(each) for each in (a, b)))
+    said = f"{ratio:.3f} ± {spread:.3f}"
+    return {
+        "hyperfine": (way if ratio - spread > 1 else "", said),
+        "hyperfine + Welch": (way if welch(a, b) < 0.05 else "", f"{change:+.2%}"),
+    }
 
 
 def welch(a: list[float], b: list[float]) -> float:
@@ -357,8 +367,47 @@ def welch(a: list[float], b: list[float]) -> float:
     return two_sided_t((fmean(b) - fmean(a)) / math.sqrt(sum(parts)), df)
 
 
-def _run(command: list[str], cwd: Path | None = None) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment(), check=False)
+def asv(function: str, sides: tuple[Path, Path], python: str) -> dict[str, tuple[str, str]]:
+    """A project with a commit for each side, measured in the environment that there is."""
+    with tempfile.TemporaryDirectory(prefix="asv-") as name:
+        home = Path(name)
+        (home / "benchmarks").mkdir()
+        (home / "benchmarks" / "__init__.py").write_text("")
+        (home / "benchmarks" / "it.py").write_text(ASV.format(function=function))
+        conf = {"version": 1, "project": "p", "repo": ".", "branches": ["HEAD"]}
+        conf |= {"environment_type": "existing", "benchmark_dir": "benchmarks"}
+        (home / "asv.conf.json").write_text(json.dumps(conf))
+        commits = []
+        git = ["git", "-c", "user.name=b", "-c", "user.email=b@example.com"]
+        _run(["git", "init", "-q", "."], home)
+        asked = [python, "-m", "asv"]
+        _run([*asked, "machine", "--yes"], home, HOME=name)
+        for side in sides:
+            (home / "side").write_text(side.name)
+            _run(["git", "add", "."], home)
+            _run([*git, "commit", "-q", "--allow-empty", "-m", f"side {len(commits)}"], home)
+            commits.append(_run(["git", "rev-parse", "HEAD"], home).strip())
+            measure = [*asked, "run", "-E", f"existing:{python}", "--set-commit-hash", commits[-1]]
+            _run(measure, home, HOME=name, SIDE=str(side))
+        said = {
+            label: _run([*asked, "compare", *options, *commits], home, HOME=name)
+            for label, options in (("asv", ()), ("asv --factor 1.01", ("--factor", "1.01")))
+        }
+    return {label: marked_by_asv(text) for label, text in said.items()}
+
+
+def marked_by_asv(said: str) -> tuple[str, str]:
+    """The mark of the one benchmark: + and - are beyond the factor and significant, ~ is not significant."""
+    line = next((line for line in said.splitlines() if "time_it" in line), "")
+    if not line:
+        sys.exit(f"asv compare says nothing of the benchmark:\n{said}")
+    mark = line.strip().lstrip("|").strip()[:1]
+    return {"+": "slower", "-": "faster"}.get(mark, ""), " ".join(line.replace("|", " ").split())
+
+
+def _run(command: list[str], cwd: Path | None = None, **more: str) -> str:
+    env = {**environment(), **more}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout

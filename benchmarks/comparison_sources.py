@@ -113,6 +113,13 @@ import work
 for _ in range(1000):
     work.{function}()
 """
+ASV = """
+import os, sys
+sys.path.insert(0, os.environ["SIDE"])
+import work
+def time_it():
+    work.{function}()
+"""
 PLACES_WORK = '''
 """One version of the code: {units} units of work per call."""
 import re

@@ -29,7 +29,7 @@ from proctor.analysis.estimate import TaskRewards
 from proctor.analysis.naive import SCORE_RULES, slower_by_eye, slower_by_welch
 from proctor.analysis.power import Spread, detectable
 from proctor.runfolder.read import RunData
-from proctor.verdicts.compare.results import ResultPoint, ResultSet
+from proctor.verdicts.compare.results import ArmRewards, ResultPoint, ResultSet
 from proctor.verdicts.gate.evaluate import evaluate
 from proctor.verdicts.gate.inputs import GateInput, input_of_run
 from proctor.verdicts.gate.rules import RuleSet, read_rules
@@ -52,7 +52,8 @@ def suite(rewards: Array, errors: Sequence[int] | None = None) -> GateInput:
         TaskRewards(name=str(at), scored=tuple(row[: len(row) - gone]), errors=gone)
         for at, (row, gone) in enumerate(zip(rewards.tolist(), lost, strict=True))
     )
-    results = ResultSet(label="simulated", source="run", kind="task", tasks=tasks)
+    arms = (ArmRewards(name="", tasks=tasks),)
+    results = ResultSet(label="simulated", source="run", kind="task", arms=arms)
     return GateInput(results=results, trials=rewards.size, broken=sum(lost))
 
 

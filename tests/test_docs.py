@@ -142,7 +142,11 @@ def test_every_outcome_is_in_the_architecture_page():
 
 def test_the_page_of_outcomes_says_of_each_what_the_code_does():
     page = (ROOT / "docs/reference/outcomes.md").read_text()
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if "| `" in line]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in page.splitlines()
+        if line.startswith("| `")
+    ]
     told = {row[0].strip("`"): row[2:] for row in rows}
     word = {True: "yes", False: "no"}
     assert told == {

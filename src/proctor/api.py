@@ -317,6 +317,7 @@ def compare(
     margin: float | None = None,
     higher_is_better: bool | None = None,
     these_tasks: bool | None = None,
+    changed_tasks: bool = False,
     seed: int = 0,
     settings: Settings | None = None,
 ) -> Comparison:
@@ -325,7 +326,8 @@ def compare(
     Each is what `proctor.run` returned, an id, a name, `latest`, `latest~1`, a run folder or a result file.
     `margin` is the loss that is tolerated, as a fraction: 0.05 is 5 %. `these_tasks` says
     whether scores are judged for these tasks or (False) for tasks like these; None takes the wider one that
-    the number of tasks can judge. Raises `UsageError` when the two have nothing in common.
+    the number of tasks can judge. Tasks whose content is not the same in both are left out unless
+    `changed_tasks` asks for them. Raises `UsageError` when the two have nothing in common.
     """
     from proctor.store.open import StorePool
     from proctor.verdicts.compare.open import compare_refs
@@ -340,6 +342,7 @@ def compare(
             margin=margin,
             higher_is_better=higher_is_better,
             these_tasks=these_tasks,
+            changed_tasks=changed_tasks,
             seed=seed,
         )
     return found

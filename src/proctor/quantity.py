@@ -125,6 +125,21 @@ def significant(value: float, digits: int = 3) -> str:
     return text.replace(",", "\u202f")
 
 
+def decimals(value: float, least: int, around: float = 0.0) -> int:
+    """Digits after the point, `least` or as many as it takes not to read as `around` what is not."""
+    if value == around or not math.isfinite(value):
+        return least
+    return next((count for count in range(least, 9) if float(f"{value:.{count}f}") != around), 9)
+
+
+def confidence(level: float) -> str:
+    """The level of an interval, never rounded up to certainty: `95 %`, `99.62 %`."""
+    beside = 100 * (1 - level)
+    digits = max(1, 1 - math.floor(math.log10(beside))) if beside > 0 else 0
+    text = f"{100 * level:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
+
+
 def number(value: object) -> float | None:
     """A finite float, or nothing: what charts and tables may count on. True and false are no numbers."""
     if type(value) is float:

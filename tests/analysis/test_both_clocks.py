@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.analysis.both_clocks import busy_shares, confirms, in_parallel, judge, leading, self_check
+from proctor.analysis.both_clocks import busy_shares, confirms, in_parallel, judge, self_check
 from proctor.analysis.lockstep import DIFFERENT, LOOKS, Rules, Verdict
 from proctor.model.lockstep import Pair, Schedule, Slot
 
@@ -247,12 +247,6 @@ def test_a_that_waits_longer_than_itself_fails_the_check():
     assert not self_check(pairs, judge(pairs, Rules(looks=(12,))), Rules()).passed
     pairs = [machine.pair((4.0, 0.0), (4.0, 0.0), number=number) for number in range(12)]
     assert self_check(pairs, judge(pairs, Rules(looks=(12,))), Rules()).passed
-
-
-def test_a_finding_can_be_led_by_the_other_clock():
-    found = Machine(12).judged((4.0, 0.0), (4.0, 0.4))
-    other = leading(found, found.on("cpu"))
-    assert (other.clock, other.change, other.verdict) == ("cpu", found.on("cpu").change, found.verdict)
 
 
 def test_what_is_open_on_one_clock_says_how_many_pairs_it_needs():

@@ -93,8 +93,12 @@ def test_bad_input_is_said_in_a_sentence_with_exit_code_2(project, capsys, argum
 def test_a_complete_run_has_nothing_to_resume(project, capsys):
     main(["run", "adding.yaml"])
     capsys.readouterr()
+    main(["ls", "--json"])
+    listed = capsys.readouterr().out
     assert main(["resume"]) == 0
     assert "nothing is missing" in capsys.readouterr().out
+    main(["ls", "--json"])
+    assert capsys.readouterr().out == listed, "it ended when it ended"
 
 
 def test_what_the_infrastructure_lost_is_run_again_on_request(project, capsys, monkeypatch):

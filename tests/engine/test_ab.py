@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from proctor.analysis.both_clocks import Finding
 from proctor.analysis.lockstep import CONFIRM_LOOKS, MOST_PAIRS, Rules, Verdict, looks_for
 from proctor.engine.ab import Asked, Order, Progress, Subpoint, compare, is_aa, overall, rejudge
 from proctor.engine.ab_file import call_s, read, replay, save, to_mapping
@@ -245,24 +244,27 @@ def test_of_many_points_only_the_slower_one_is_called_slower():
     assert overall(results) is Verdict.SLOWER
 
 
-def test_holm_finds_what_the_cautious_stopping_rule_left_open():
+def test_no_point_gets_a_verdict_from_the_other_points_that_its_own_interval_denies():
     from proctor.engine.ab import corrected
 
     results = compare(points(2), Asked(confirm=False), Bench(0.05, 0.0, spread=0.1))
     clear = replace(results[0], finding=replace(results[0].finding, p_value=0.001))
-    weaker, small = (
-        replace(results[1], finding=on_both(results[1].finding, p_value=p_value, change=change))
-        for p_value, change in ((0.015, 0.05), (0.0001, -0.005))
-    )
-    found = corrected([clear, weaker, small], Rules(points=3))
-    assert found[1].verdict is Verdict.SLOWER
-    assert found[2].verdict is Verdict.SMALL
-    assert corrected([weaker], Rules())[0] is weaker
+    open_one = replace(results[1], finding=replace(results[1].finding, p_value=0.015, change=0.05))
+    assert open_one.finding.low < 0 < open_one.finding.high
+    found = corrected([clear, open_one])
+    assert found[1].verdict is Verdict.INCONCLUSIVE
+    assert found[1].finding.p_value == 0.015
+    assert corrected([open_one])[0] is open_one
 
 
-def on_both(finding: Finding, *, p_value: float, change: float) -> Finding:
-    clocks = tuple(replace(each, change=change) for each in finding.clocks)
-    return replace(finding, p_value=p_value, change=change, clocks=clocks)
+def test_what_fresh_processes_did_not_confirm_stays_without_a_verdict_among_other_points():
+    from proctor.engine.ab import corrected, unconfirmed
+
+    results = compare(points(2), Asked(confirm=False), Bench(0.05, 0.05))
+    doubted = replace(results[0], finding=unconfirmed(results[0].finding), confirmed=False)
+    found = corrected([doubted, results[1]])
+    assert [each.verdict for each in found] == [Verdict.INCONCLUSIVE, Verdict.SLOWER]
+    assert "did not confirm it" in found[0].finding.reason
 
 
 def test_the_worst_news_is_the_overall_verdict():

@@ -58,7 +58,7 @@ def result(verdict: Verdict, cpu: ClockFinding, wall: ClockFinding, *, lead: str
             (SLOWER, 0.05),
             "cpu",
             "computing",
-            "B is 5.0% slower than A (+4.0% to +6.0%): it computes more",
+            "B is 5.0% slower than A (98 % interval +4.0% to +6.0%): it computes more",
         ),
         (
             FASTER,
@@ -75,7 +75,7 @@ def result(verdict: Verdict, cpu: ClockFinding, wall: ClockFinding, *, lead: str
             (SLOWER, 0.08),
             "wall",
             "waiting",
-            "B is 8.0% slower than A (+7.0% to +9.0%): it computes the same and waits longer",
+            "B is 8.0% slower than A (98 % interval +7.0% to +9.0%): it computes the same and waits longer",
         ),
         (
             FASTER,
@@ -93,7 +93,10 @@ def result(verdict: Verdict, cpu: ClockFinding, wall: ClockFinding, *, lead: str
             (FASTER, -0.45),
             "wall",
             "both",
-            "B is 45.0% faster than A (-46.0% to -44.0%): it computes 8.0% more, but takes less time",
+            (
+                "B is 45.0% faster than A (98 % interval -46.0% to -44.0%): it computes 8.0% more, but takes "
+                "less time"
+            ),
         ),
         (SLOWER, (FASTER, -0.08), (SLOWER, 0.2), "wall", "both", "it computes 8.0% less, but takes longer"),
         (
@@ -102,7 +105,10 @@ def result(verdict: Verdict, cpu: ClockFinding, wall: ClockFinding, *, lead: str
             (SAME, 0.002),
             "cpu",
             "",
-            "less than 1.0% (-0.9% to +1.1%); elapsed time by less than 3.0% (-0.8% to +1.2%)",
+            (
+                "less than 1.0% (98 % interval -0.9% to +1.1%); elapsed time by less than 3.0% (98 % "
+                "interval -0.8% to +1.2%)"
+            ),
         ),
         (SAME, (SAME, 0.001), (SAME, 0.002), "wall", "", "computing by less than 1.0%"),
         (Verdict.SMALL, (Verdict.SMALL, 0.004), (SAME, 0.0), "cpu", "", "small: B is 0.4% slower than A"),
@@ -112,7 +118,10 @@ def result(verdict: Verdict, cpu: ClockFinding, wall: ClockFinding, *, lead: str
             (OPEN, 0.05),
             "cpu",
             "",
-            "waiting not judged: B computes as much as A to less than 1.0% (-1.0% to +1.0%), but how long it",
+            (
+                "waiting not judged: B computes as much as A to less than 1.0% (98 % interval -1.0% to "
+                "+1.0%), but how long it"
+            ),
         ),
         (
             OPEN,

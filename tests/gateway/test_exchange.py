@@ -108,8 +108,8 @@ async def test_a_model_that_does_not_exist_is_told_apart(api):
 async def test_an_account_without_money_and_a_refused_key_are_not_asked_again():
     faults = [Fault(status=429, message="insufficient_quota"), Fault(status=401, message=f"wrong key {KEY}")]
     async with running(says("hi"), faults=faults) as setup, aiohttp.ClientSession() as http:
+        assert (await post(setup, http, setup.access(run_id="another")))[0] == 429
         access = setup.access()
-        assert (await post(setup, http, access))[0] == 429
         status, text = await post(setup, http, access)
         await setup.gateway.end(access)
         assert (status, KEY in text) == (401, False)

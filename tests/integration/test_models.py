@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -83,6 +84,27 @@ def provided(
     with serving(provider) as served:
         monkeypatch.setenv("PROCTOR_MODEL_BASE_URL", served.base_url)
         yield served
+
+
+class Crowd(FakeProvider):
+    """Answers nobody before so many ask at the same time."""
+
+    def __init__(self, *what: object, number: int, **more: object) -> None:
+        super().__init__(*what, **more)
+        self.number, self.at_work, self.most_at_work = number, 0, 0
+        self.complete = asyncio.Event()
+
+    async def _reply(self, request, route, asked, key):
+        self.at_work += 1
+        self.most_at_work = max(self.most_at_work, self.at_work)
+        if self.at_work == self.number:
+            self.complete.set()
+        try:
+            async with asyncio.timeout(20):
+                await self.complete.wait()
+            return await super()._reply(request, route, asked, key)
+        finally:
+            self.at_work -= 1
 
 
 def spec(agent: str = "terminal", model: str = "priced", entry: dict | None = None, **more) -> str:
@@ -202,7 +224,7 @@ def test_a_provider_that_fails_is_not_the_agents_zero(project, monkeypatch, agen
     with provided(monkeypatch, faults=broke):
         assert main(["run", inside() if agent == "command" else spec()]) == 4
     found = records()
-    assert [each.outcome for each in found] == ["provider_error", "provider_error"]
+    assert [each.outcome for each in found] == ["provider_error"], "it would be refused again"
     assert "answered 402: no money left" in found[0].failure.message
     assert found[0].reward is None
 
@@ -253,6 +275,39 @@ def test_an_attempt_is_ended_at_its_budget_of_tokens_or_dollars(project, monkeyp
     (record,) = records()
     assert record.outcome == "budget_exhausted"
     assert 0 < record.usage["requests"] < 3
+
+
+def test_eight_rollouts_at_once_under_two_dollars_are_all_scored(project, monkeypatch):
+    table = "input = 1.25\noutput = 10.0\nmax_output = 128000\ncontext = 400000\n"
+    Path("prices.toml").write_text(f'[models."big"]\n{table}')
+    provider = Crowd(commands(*SOLVE), key=KEY, number=8)
+    with serving(provider):
+        monkeypatch.setenv("PROCTOR_MODEL_BASE_URL", provider.base_url)
+        many = {"entry": {"rollouts": 8}, "parallel": 8, "budget_usd": 2}
+        assert main(["run", spec(model="big", **many)]) == 0
+    assert [each.outcome for each in records()] == ["passed"] * 8
+    assert provider.most_at_work == 8
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("budget_usd", 0.0009),
+        ("attempt_budget_usd", 0.0009),
+        ("budget_tokens", 100),
+        ("attempt_budget_tokens", 100),
+        ("budget_requests", 0),
+        ("attempt_budget_requests", 0),
+    ],
+)
+def test_a_budget_under_which_no_call_fits_is_refused_by_the_plan(project, monkeypatch, capsys, key, value):
+    with provided(monkeypatch) as provider:
+        for command in ("plan", "run"):
+            assert main([command, spec(**{key: value})]) == 2
+            error = capsys.readouterr().err
+            assert f"'{key}' is {value:g}, and not one call of 'priced' fits" in error
+            assert "spec.json:1" in error
+    assert provider.sales == []
 
 
 def test_a_run_stops_at_its_budget_and_goes_on_with_a_larger_one(project, monkeypatch, capsys):

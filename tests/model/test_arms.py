@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from proctor.model.arms import Arm, differing, named, options_text, shown_options, whole_name
+from proctor.model.arms import (
+    Arm,
+    arm_of,
+    differing,
+    named,
+    options_text,
+    shown_options,
+    swept_variables,
+    whole_names,
+)
+from proctor.model.plan import PlannedTrial
 
 
 def arm(options: dict[str, Any], agent: str = "terminal", model: str | None = None) -> Arm:
@@ -39,7 +49,7 @@ def test_options_that_end_alike_are_shown_with_their_path():
 def test_secret_values_are_never_in_a_name_and_still_two_agents():
     first, second = arm({"api_key": "sk-one"}), arm({"api_key": "sk-two"})
     assert list(named([first, second]).values()) == ["terminal (1)", "terminal (2)"]
-    assert "sk-one" not in whole_name(first)
+    assert "sk-one" not in whole_names([first])[first]
     assert shown_options(first.options) == {"api_key": "***"}
     assert shown_options(options_text({"max_tokens": 5})) == {"max_tokens": "5"}
 
@@ -47,6 +57,27 @@ def test_secret_values_are_never_in_a_name_and_still_two_agents():
 def test_long_values_are_cut_and_whole_names_stay_distinct():
     first, second = ({"command": f"{'work ' * 30}{end}"} for end in ("a", "b"))
     assert all(len(name) < 80 for name in named([arm(first), arm(second)]).values())
-    assert whole_name(arm(first)) != whole_name(arm(second))
-    assert whole_name(arm({"temperature": 0}, model="m")) == "terminal (temperature=0)/m"
-    assert whole_name(arm({}, agent="oracle")) == "oracle"
+    assert len(set(whole_names([arm(first), arm(second)]).values())) == 2
+    assert list(whole_names([arm({"temperature": 0}, model="m")]).values()) == ["terminal (temperature=0)/m"]
+    assert list(whole_names([arm({}, agent="oracle")]).values()) == ["oracle"]
+
+
+def test_a_version_is_in_a_name_only_where_nothing_else_tells_two_arms_apart():
+    old, new = (Arm("terminal", "m", "{}", version) for version in ("1.0", "1.1"))
+    assert list(named([old]).values()) == list(whole_names([new]).values()) == ["terminal/m"]
+    assert list(named([old, new]).values()) == ["terminal (version=1.0)/m", "terminal (version=1.1)/m"]
+    assert list(whole_names([old, new]).values()) == list(named([old, new]).values())
+
+
+def test_a_swept_variable_makes_two_arms_and_stands_behind_the_name():
+    trials = [
+        PlannedTrial(
+            key=str(at), index=at, kind="task", subject="t", subject_digest="d", body=0, agent="terminal",
+            overrides={"environment_variables": {"MODE": mode, "SAME": "1"}},
+        )
+        for at, mode in enumerate(("fast", "slow"))
+    ]  # fmt: skip
+    swept = swept_variables(trials)
+    assert swept == ("MODE",)
+    names = named(arm_of(trial, swept) for trial in trials)
+    assert list(names.values()) == ["terminal MODE=fast", "terminal MODE=slow"]

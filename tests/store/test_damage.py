@@ -58,7 +58,7 @@ def test_documents_that_cannot_be_decoded_are_damaged():
 
 def result_row(body):
     doc = '{"params":{},"overrides":{},"seed":0,"path":null}'
-    return (0, "k", "experiment", "s", None, None, doc, 1, "passed", 1.0, 2.0, None, None, body)
+    return (0, "k", "experiment", "s", None, None, doc, 1, "passed", 1.0, 2.0, None, None, "digest", body)
 
 
 def test_other_errors_pass_through():

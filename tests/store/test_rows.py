@@ -24,7 +24,7 @@ def row(body: bytes) -> tuple[object, ...]:
 
 def result(body: bytes | None, kind: str = "experiment") -> tuple[object, ...]:
     ended = (1, "passed", 1.0, 2.0, 0.5, 0.25) if body else (None,) * 6
-    return (0, "k", kind, "s", None, None, DOC, *ended, body)
+    return (0, "k", kind, "s", None, None, DOC, *ended, "digest", body)
 
 
 def make(**fields: object) -> AttemptRecord:
@@ -80,6 +80,7 @@ def test_a_result_has_what_was_measured_and_nothing_where_there_is_none():
     body = record_body(make(metrics={"a": 1.5}, usage={"cost_usd": 2}, notes=("n",)))
     found, none = result_rows([result(body), result(None, "task")])
     assert (found.params, found.number, found.work_s) == ({"n": 1}, 1, 0.25)
+    assert (found.subject_digest, none.subject_digest) == ("digest", "digest")
     assert (found.measured.metrics, found.measured.usage) == ({"a": 1.5}, {"cost_usd": 2})
     assert bytes(found.measured.written_metrics) == b'{"a":1.5}'
     assert (none.params, none.options, none.outcome) == ({}, {"x": 1}, None)

@@ -126,7 +126,7 @@ def test_one_trial_can_be_let_go_while_others_are_held(store):
     assert rollouts.only_held([RUN]) == set()
     store.cancel(RUN)
     assert len(rollouts.of(RUN, 1)) == 1
-    assert rollouts.totals(None) == (0, {})
+    assert (rollouts.planned(None), rollouts.judged()) == (0, (0, 0))
     rollouts.let_go(RUN)
     assert total == len(rollouts.of(RUN))
 

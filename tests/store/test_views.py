@@ -91,7 +91,7 @@ def test_what_waits_works_and_costs(filled):
         assert (line["calls"], line["nano_usd"], line["prompt_tokens"]) == (1, 2_000, 3), by
     assert fleet.costs(None, 0.0, EVER, "day")[0]["day"] == 1_760_000_000 // 86_400
     (task,) = fleet.tasks(None, 10)
-    assert (task["trials"], task["passed"], task["scored"]) == (1, 1, 1)
+    assert (task["trials"], task["passed"], task["scored"]) == (1, 0, 1)
     assert [each["completion_tokens"] for each in fleet.calls(RUN, 0)] == [4]
 
 

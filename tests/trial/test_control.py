@@ -20,7 +20,7 @@ from tests.trial.test_task_trial import (
     setting_in,
 )
 
-from proctor.agents.base import AgentFailed, AgentResult, BudgetExhausted
+from proctor.agents.base import AgentFailed, AgentResult, AgentTimeout, BudgetExhausted
 from proctor.errors import HostError, ImageError, SandboxError
 from proctor.model.outcome import ENVIRONMENT_BROKEN, Outcome
 from proctor.model.plan import PlannedTrial
@@ -262,7 +262,7 @@ async def test_who_waits_for_a_control_still_gets_it_when_another_is_cancelled(t
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (TimeoutError(), "agent_timeout"),
+        (AgentTimeout(), "agent_timeout"),
         (AgentFailed("x"), "agent_error"),
         (BudgetExhausted("x"), "budget_exhausted"),
     ],

@@ -87,14 +87,24 @@ def test_a_steady_cpu_clock_beside_a_wild_wall_clock_is_pointed_at():
         {"duration_s": draw.choice([0.2, 1.0, 9.0]), "cpu_s": 1.0, "involuntary_switches": 500}
         for _ in range(30)
     ]
-    _, notes = judge(wild, {}, asked_effect=0.02, cores=2)
+    ran_ns, waited_ns = 30_000_000_000, 70_000_000_000
+    found, notes = judge(wild, {}, asked_effect=0.02, cores=2, scheduled=[ran_ns, waited_ns])
+    assert found["waited_for_cpu"] > 0.6
     assert "(1 % in cpu_s)" in notes[0]
     assert "is over 100 % in duration_s" in notes[0]
     assert any("other programs used the CPU" in note for note in notes)
 
 
 def test_waiting_by_itself_is_not_contention():
-    _, notes = judge(rows([1.0] * 10, cpu=0.01, switches=1), {}, asked_effect=0.02, cores=2)
+    sleeping = rows([1.0] * 10, cpu=0.01, switches=1)
+    found, notes = judge(sleeping, {}, asked_effect=0.02, cores=2, scheduled=[10**8, 10**8])
+    assert found["waited_for_cpu"] == pytest.approx(0.01)
+    assert notes == []
+
+
+def test_a_kernel_that_does_not_count_waiting_leaves_it_out():
+    found, notes = judge(rows([1.0] * 10, cpu=0.3), {}, asked_effect=0.02, cores=2, scheduled=[])
+    assert "waited_for_cpu" not in found
     assert notes == []
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from msgspec import convert
 
-from proctor.agents.base import AgentContext, AgentFailed, AgentResult, BudgetExhausted
+from proctor.agents.base import AgentContext, AgentFailed, AgentResult, AgentTimeout, BudgetExhausted
+from proctor.agents.command import Command
 from proctor.agents.oracle import Oracle
 from proctor.errors import HostError, ImageError, ProviderError
 from proctor.model.outcome import Outcome
@@ -20,7 +21,7 @@ from proctor.model.record import AttemptRecord
 from proctor.model.spec import SandboxSpec, Spec, TaskEntry
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Root
-from proctor.sandbox.fake import Fake, FakeCommand, FakeResult
+from proctor.sandbox.fake import Fake, FakeCommand, FakeResult, FakeSandbox
 from proctor.sandbox.image.registry.access import RegistryError
 from proctor.store.blobs import open_blobs
 from proctor.tasks.read import read_task
@@ -249,7 +250,7 @@ def raising(error: BaseException) -> Callable[[AgentContext], None]:
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (TimeoutError(), "agent_timeout"),
+        (AgentTimeout(), "agent_timeout"),
         (AgentFailed("broke"), "agent_error"),
         (BudgetExhausted("spent"), "budget_exhausted"),
         (ValueError("a bug of the agent"), "agent_error"),
@@ -268,11 +269,67 @@ async def test_an_agent_that_ended_badly_gets_zero_when_the_verifier_cannot_say(
 
 
 @pytest.mark.parametrize(
-    ("error", "outcome"), [(ProviderError("429"), "provider_error"), (HostError("gone"), "sandbox_error")]
+    ("error", "outcome"),
+    [
+        (ProviderError("429"), "provider_error"),
+        (HostError("gone"), "sandbox_error"),
+        (TimeoutError("the engine did not answer"), "sandbox_error"),
+    ],
 )
 async def test_what_is_not_the_agents_fault_is_not_scored(tmp_path, error, outcome):
     record = await attempt(tmp_path, agent=Scripted(raising(error)))
     assert (record.outcome, record.reward) == (Outcome(outcome), None)
+
+
+async def test_time_that_the_infrastructure_took_is_not_the_agents_limit(tmp_path):
+    class Waits(Scripted):
+        async def run(self, task, sandbox, model, context):
+            await sandbox.exec(["work"])
+
+    def stalls(command: FakeCommand) -> FakeResult:
+        if command.argv == ("work",):
+            raise TimeoutError("no answer from the keeper")
+        return rewards("0")(command)
+
+    record = await attempt(tmp_path, agent=Waits(), handler=stalls)
+    assert (record.outcome, record.reward) == (Outcome.SANDBOX_ERROR, None)
+    said = "no answer from the keeper; the agent's own limit of 600 s was not reached"
+    assert record.failure.message == said
+
+
+async def test_a_command_that_the_sandbox_does_not_end_is_infrastructure(tmp_path, monkeypatch):
+    class Stalled(FakeSandbox):
+        async def exec(self, argv, **options):
+            if "work" in argv[-1].splitlines():
+                await asyncio.Event().wait()
+            return await super().exec(argv, **options)
+
+    class Backend(Fake):
+        def sandbox(self, request):
+            self.sandboxes.append(Stalled(self, request))
+            return self.sandboxes[-1]
+
+    monkeypatch.setattr("proctor.trial.task.agent._GRACE_S", 0.05)
+    toml = "[agent]\ntimeout_sec = 0.05\n"
+    record = await attempt(tmp_path, agent=Command(command="work"), backend=Backend(rewards("1")), toml=toml)
+    assert (record.outcome, record.reward) == (Outcome.SANDBOX_ERROR, None)
+    assert "did not end the agent within 0.05 s of its limit" in record.failure.message
+
+
+@pytest.mark.parametrize("reward", ["0", "1"])
+async def test_an_agent_that_ran_out_of_time_keeps_its_trajectory(tmp_path, reward):
+    def slow(command: FakeCommand) -> FakeResult:
+        if "work" in command.argv[-1].splitlines():
+            return FakeResult(stdout=b"so far\n", takes_s=3600)
+        return rewards(reward)(command)
+
+    toml = "[agent]\ntimeout_sec = 0.05\n"
+    record = await attempt(tmp_path, agent=Command(command="work"), handler=slow, toml=toml)
+    assert (record.outcome, record.reward) == (Outcome.AGENT_TIMEOUT, float(reward))
+    assert record.failure.message == "the agent did not end within 0.05 s"
+    (trajectory,) = tmp_path.rglob("trajectory.json")
+    *_, step = json.loads(trajectory.read_text())["steps"]
+    assert step["observation"]["results"][0]["content"] == "so far\n"
 
 
 async def test_a_sandbox_that_does_not_start_is_infrastructure(tmp_path):

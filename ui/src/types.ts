@@ -4,6 +4,7 @@ export interface Score {
   low: number | null;
   high: number | null;
   n?: number;
+  pass_rate?: number;
 }
 
 export interface RunRow {
@@ -29,6 +30,10 @@ export interface RunRow {
   headline: string;
   score: Score | null;
   scores?: (Score & { label: string })[];
+  /** Rollouts that passed, that are in the score, and that ended in an error not caused by the agent. */
+  passed: number;
+  scored: number;
+  errors: number;
   wanted?: boolean;
   failure?: string;
   cost_usd: number | null;
@@ -85,9 +90,15 @@ export interface Sign {
   x?: boolean;
 }
 
+export interface Counts {
+  passed: number;
+  scored: number;
+  errors: number;
+}
+
 export interface MatrixData {
   columns: { agent: string | null; model: string | null; label: string }[];
-  rows: { task: string; cells: Sign[][] }[];
+  rows: { task: string; cells: Sign[][]; counts: Counts[] }[];
   order: string;
 }
 

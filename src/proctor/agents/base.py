@@ -34,6 +34,10 @@ class BudgetExhausted(ProctorError):  # noqa: N818 - same
     """The agent spent what it was allowed: steps, output, requests, tokens or money."""
 
 
+class AgentTimeout(TimeoutError):  # noqa: N818 - same
+    """The agent was at work when its time was over; whoever raises it has given what there is."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
     """What one attempt may use. The clock is kept by the trial, what models cost by the gateway."""
@@ -86,6 +90,12 @@ class AgentContext:
     access: ModelAccess = field(default_factory=ModelAccess)
     trajectory: Trajectory
     log: LogWriter
+    standstill_s: Callable[[], float] = field(default=lambda: 0.0, repr=False, compare=False)
+    """How long all its calls of models waited for a budget so far, which is not its time."""
+
+    def allowed_s(self) -> float:
+        """How long it may work by the clock on the wall, as far as that is known now."""
+        return self.timeout_s + self.standstill_s()
 
     @property
     def model_base_url(self) -> str:
@@ -119,6 +129,8 @@ class Agent(Protocol):
     # is called in place of `run`.
     # `api_options`: options that a spec from the API may set. None unless it says so: the class is made on
     # the server's machine, and an option that names a file, a class or an address reaches what is there.
+    # `keeps_time`: it ends by itself when `context.timeout_s` is over, keeps what it has and raises
+    # AgentTimeout. The trial ends others at that moment, and whatever they were about to tell is lost.
     # `pins_model`: calls of other models, for titles and the like, are made with the model of the attempt.
     name: str
     version: str
@@ -126,4 +138,7 @@ class Agent(Protocol):
     async def run(
         self, task: Task, sandbox: Sandbox, model: str | None, context: AgentContext
     ) -> AgentResult:
-        """Work until done. Raise AgentFailed, BudgetExhausted or ProviderError; anything else is its bug."""
+        """Work until done. Raise AgentFailed, BudgetExhausted or ProviderError; anything else is its bug.
+
+        A TimeoutError is taken for the infrastructure's unless it is an AgentTimeout.
+        """

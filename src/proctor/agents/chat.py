@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from proctor.agents.base import AgentFailed, Ask
 from proctor.errors import ProviderError
+from proctor.model.context_length import is_context_length
 
 _PATH = "/v1/chat/completions"
 _SHOWN = 300
-_TOO_LONG = re.compile(
-    r"context[ _](length|window|size)|maximum context|(prompt|input) is too long|too many (input )?tokens",
-    re.IGNORECASE,
-)
-"""What services say to a conversation that a model cannot read as a whole."""
 
 
 class ContextTooLong(AgentFailed):
@@ -67,8 +62,7 @@ class Chat:
         status, body = await self._post(payload)
         if status != 200:
             why = refusal(body)
-            too_long = status in {400, 413, 422} and _TOO_LONG.search(why)
-            kind = ContextTooLong if too_long else AgentFailed
+            kind = ContextTooLong if is_context_length(status, why) else AgentFailed
             raise kind(f"the model's service refused: status {status}: {why}")
         return _reply(body)
 

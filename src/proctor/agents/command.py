@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from string import Template
 from typing import TYPE_CHECKING
 
-from proctor.agents.base import API_NAMES, AgentContext, AgentFailed, AgentResult
-from proctor.agents.shell import first_program, missing, run_shell
+from proctor.agents.base import (
+    API_NAMES,
+    AgentContext,
+    AgentFailed,
+    AgentResult,
+    AgentTimeout,
+    AgentUnavailable,
+)
+from proctor.agents.shell import LONGEST_ARGUMENT, first_program, missing, run_shell
 from proctor.errors import UsageError
 
 if TYPE_CHECKING:
     from proctor.model.task import Task
-    from proctor.sandbox.base import Sandbox
+    from proctor.sandbox.base import ExecResult, Sandbox
 
 _PRIOR = "/tmp/trajectory.json"  # noqa: S108 - inside the sandbox
 _NAMES = ("instruction", "instruction_file", "model", "workdir", "seed", "task")
@@ -32,6 +41,7 @@ class Command:
 
     name = "command"
     inside = True
+    keeps_time = True
     api_options = ("command", "install", "env", "install_timeout_s", "apis")
 
     def __init__(
@@ -68,9 +78,13 @@ class Command:
 
         Asked before the agent begins, and once for all sandboxes that start alike.
         """
-        first = context.step is None or context.step == task.steps[0].name
+        if problem := self._too_long(context):
+            return problem
+        return "" if self.install else await self._lacks(task, sandbox, model, context)
+
+    async def _lacks(self, task: Task, sandbox: Sandbox, model: str | None, context: AgentContext) -> str:
         program = first_program(self.command.substitute(self._values(task, model, context)))
-        if self.install or not first or program is None:
+        if program is None or not _is_first(task, context):
             return ""
         env = {**context.env, **self.env}
         place = (task.digest, program, context.workdir, context.user, tuple(sorted(env.items())))
@@ -88,30 +102,70 @@ class Command:
         self, task: Task, sandbox: Sandbox, model: str | None, context: AgentContext
     ) -> AgentResult:
         """Install, then run the command to its end."""
+        async with self.opened(task, sandbox, model, context) as work:
+            return await work()
+
+    @asynccontextmanager
+    async def opened(
+        self, task: Task, sandbox: Sandbox, model: str | None, context: AgentContext
+    ) -> AsyncIterator[Callable[[], Awaitable[AgentResult]]]:
+        """The command, ready to run. Until then it is not its time, and what fails is its author's mistake.
+
+        Before a later step of a task the agent may itself have broken what the install step needs.
+        """
         if self.install:
-            installed, _ = await run_shell(
+            result, text = await run_shell(
                 sandbox, context, self.install, log="install.txt", timeout_s=self.install_timeout_s
             )
-            if installed.exit_code or installed.timed_out:
-                raise AgentFailed(
-                    f"the install step ended with {installed.exit_code}; see the log install.txt"
-                )
+            if result.exit_code or result.timed_out:
+                kind = AgentUnavailable if _is_first(task, context) else AgentFailed
+                raise kind(self._not_installed(result, text))
+            if problem := await self._lacks(task, sandbox, model, context):
+                raise AgentUnavailable(f"{problem}; its install step has run")
+        yield partial(self._work, task, sandbox, model, context)
+
+    def _not_installed(self, result: ExecResult, text: str) -> str:
+        """What became of the install step, with its last line."""
+        how = f"ended with exit code {result.exit_code}"
+        if result.timed_out:
+            how = f"did not end within {self.install_timeout_s:g} s (agent_options.install_timeout_s)"
+        last = "".join(f": {line.strip()[:300]}" for line in text.strip().splitlines()[-1:])
+        return f"agent command: the install step {how}{last}; see the log install.txt"
+
+    def _too_long(self, context: AgentContext) -> str:
+        """Why the instruction cannot be an argument of the command; empty when it can, or need not."""
+        size = len(context.instruction.encode())
+        if size <= LONGEST_ARGUMENT or "instruction" not in self.command.get_identifiers():
+            return ""
+        return (
+            f"agent command: the instruction has {size:,} bytes, which is too long for an argument; use "
+            "$instruction_file in place of $instruction"
+        )
+
+    async def _work(
+        self, task: Task, sandbox: Sandbox, model: str | None, context: AgentContext
+    ) -> AgentResult:
         script = self.command.substitute(self._values(task, model, context))
         offers = {**variables(context), **({"PROCTOR_TRAJECTORY": _PRIOR} if context.prior else {})}
-        keep = 'mkdir -p /tmp && printf %s "$PROCTOR_INSTRUCTION" > /tmp/instruction.md\n'
+        instruction = context.instruction.encode()
+        long = len(instruction) > LONGEST_ARGUMENT
+        given = {} if long else {"PROCTOR_INSTRUCTION": context.instruction}
+        write = "cat" if long else 'printf %s "$PROCTOR_INSTRUCTION"'
+        keep = f"mkdir -p /tmp && {write} > /tmp/instruction.md\n"
         result, text = await run_shell(
             sandbox,
             context,
             keep + script,
             log="agent.txt",
-            env={**context.access.env, **self.env, **offers, "PROCTOR_INSTRUCTION": context.instruction},
-            timeout_s=context.timeout_s,
+            env={**context.access.env, **self.env, **offers, **given},
+            stdin=instruction if long else None,
+            timeout_s=context.allowed_s,
             copies=[(context.prior, _PRIOR)] if context.prior else (),
         )
         call = {"tool_call_id": "1", "function_name": "command", "arguments": {"script": script}}
         context.trajectory.add("agent", "Run the command.", tool_calls=[call], results=[("1", text)])
         if result.timed_out:
-            raise TimeoutError
+            raise AgentTimeout
         return AgentResult(exit_code=result.exit_code, usage={"steps": 1, "tool_calls": 1})
 
     def _values(self, task: Task, model: str | None, context: AgentContext) -> dict[str, str]:
@@ -124,6 +178,11 @@ class Command:
             "task": task.name,
         }
         return {name: shlex.quote(value) for name, value in values.items()}
+
+
+def _is_first(task: Task, context: AgentContext) -> bool:
+    """Whether nothing of an agent has run in the sandbox yet."""
+    return context.step is None or context.step == task.steps[0].name
 
 
 def variables(context: AgentContext) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proctor.agents.base import AgentContext, AgentResult
+from proctor.agents.base import AgentContext, AgentResult, AgentTimeout
 from proctor.agents.shell import run_shell
 from proctor.errors import TaskError
 
@@ -19,6 +19,7 @@ class Oracle:
 
     name = "oracle"
     apis = ()
+    keeps_time = True
     version = "1"
 
     async def run(
@@ -44,7 +45,7 @@ class Oracle:
         call = {"tool_call_id": "1", "function_name": "solve.sh", "arguments": {}}
         context.trajectory.add("agent", "Run the solution.", tool_calls=[call], results=[("1", text)])
         if result.timed_out:
-            raise TimeoutError
+            raise AgentTimeout
         return AgentResult(exit_code=result.exit_code, usage={"steps": 1, "tool_calls": 1})
 
 

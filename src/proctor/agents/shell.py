@@ -13,7 +13,10 @@ from typing import Literal
 
 from proctor.agents.base import AgentContext, BudgetExhausted
 from proctor.sandbox.base import Before, ExecResult, Sandbox, exec_after
+from proctor.sandbox.time_limit import Seconds
 
+LONGEST_ARGUMENT = 100_000
+"""The kernel takes 128 KiB in an argument or a variable; what else stands in one has room."""
 _OBSERVED_BYTES = 32_000
 
 
@@ -25,8 +28,9 @@ async def run_shell(
     log: str,
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
-    timeout_s: float | None = None,
+    timeout_s: Seconds | None = None,
     copies: Sequence[tuple[Path, str]] = (),
+    stdin: bytes | None = None,
 ) -> tuple[ExecResult, str]:
     """The result, and its output as a reader would quote it. Output beyond the agent's limit ends it.
 
@@ -50,6 +54,7 @@ async def run_shell(
         env={**context.env, **(env or {})},
         cwd=cwd or context.workdir,
         user=context.user,
+        stdin=stdin,
         timeout_s=timeout_s,
         on_output=on_output,
         keep_bytes=_OBSERVED_BYTES,

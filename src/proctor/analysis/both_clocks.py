@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any, Literal
 
 from proctor.analysis import lockstep
+from proctor.analysis.clock import COMPUTES
 from proctor.analysis.lockstep import (
     CLOCKS,
     ClockFinding,
@@ -24,10 +25,6 @@ from proctor.analysis.lockstep import (
     log_ratio,
 )
 from proctor.model.lockstep import AT_ONCE, Clock, Pair, Slot
-
-COMPUTES = 0.9
-"""Where code computes for this share of its time, the CPU clock's number leads the report: it is the more
-precise one. The verdict needs both clocks all the same."""
 
 QUIET = 0.1
 """Share of the machine's CPU time that other programs may use while code that runs in parallel is judged on
@@ -169,11 +166,6 @@ def _leading(cpu: ClockFinding, wall: ClockFinding, busy: float, verdict: Verdic
 def _numbers(found: ClockFinding) -> dict[str, Any]:
     shared = {each.name for each in fields(Finding)} - {"verdict"}
     return {name: value for name, value in asdict(found).items() if name in shared}
-
-
-def leading(finding: Finding, clock: ClockFinding) -> Finding:
-    """The same finding, led by another clock."""
-    return replace(finding, **{**_numbers(clock), "p_value": finding.p_value})
 
 
 def weighted_p(found: ClockFinding) -> float:

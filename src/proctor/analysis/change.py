@@ -84,15 +84,10 @@ def change_points(medians: Sequence[float], *, min_change: float = MIN_CHANGE) -
     two_levels = alternation(logs, cuts) if values.size >= 2 * MIN_SEGMENT else None
     if two_levels and two_levels.high - two_levels.low < math.log1p(min_change):
         two_levels = None
-    cuts = [] if two_levels else cuts
-    edges = [0, *cuts, values.size]
-    segments = [clean[start:end] for start, end in pairwise(edges)]
+    segments, changes = _changes(clean, [] if two_levels else cuts)
     levels = [float(np.exp(segment.mean())) for segment in segments if segment.size]
     return ChangeReport(
-        changes=tuple(
-            _change(cut, before, after)
-            for cut, before, after in zip(cuts, segments, segments[1:], strict=False)
-        ),
+        changes=tuple(changes),
         levels=tuple(
             value for value, segment in zip(levels, segments, strict=False) for _ in range(segment.size)
         ),
@@ -171,6 +166,23 @@ def _merge_small(values: Array, cuts: list[int], least: float) -> list[int]:
             break
         del cuts[smallest]
     return cuts
+
+
+def _changes(values: Array, cuts: list[int]) -> tuple[list[Array], list[Change]]:
+    """The segments between the cuts, and the change at each. One whose interval includes none is no change.
+
+    Noise that all segments share can make a step certain that the values beside it leave open.
+    """
+    while True:
+        segments = [values[start:end] for start, end in pairwise([0, *cuts, values.size])]
+        changes = [
+            _change(cut, before, after)
+            for cut, before, after in zip(cuts, segments, segments[1:], strict=False)
+        ]
+        weakest = max(changes, key=lambda change: change.p_value, default=None)
+        if weakest is None or not weakest.interval.low <= 1 <= weakest.interval.high:
+            return segments, changes
+        cuts = [cut for cut in cuts if cut != weakest.index]
 
 
 def _change(index: int, before: Array, after: Array) -> Change:

@@ -75,12 +75,21 @@ class PairedScores:
         """The difference that would be detected with 80 % probability."""
         return self.detectable_here if claim is Claim.THESE_TASKS else self.detectable
 
-    def judge(self, margin: float, *, these_tasks: bool | None = None, alpha: float = 0.05) -> Verdict:
-        """The verdict with a tolerated loss of `margin`, on the claim asked for or the widest possible."""
+    def p_of(self, claim: Claim) -> float:
+        """The p-value of one of the two claims."""
+        return self.p_these_tasks if claim is Claim.THESE_TASKS else self.p_value
+
+    def judge(
+        self, margin: float, *, these_tasks: bool | None = None, alpha: float = 0.05, times: float = 1.0
+    ) -> Verdict:
+        """The verdict with a tolerated loss of `margin`, on the claim asked for or the widest possible.
+
+        `times`: what a correction for several comparisons makes of the p-value.
+        """
         claim = chosen_claim(these_tasks, self.tasks, 1 - alpha)
         interval = self.interval(claim)
         # The tests are about the tasks as a sample; for these tasks alone the interval decides.
-        p_value = 0.0 if claim is Claim.THESE_TASKS else self.p_value
+        p_value = 0.0 if claim is Claim.THESE_TASKS and times == 1 else min(1.0, times * self.p_of(claim))
         return judge(
             gain=self.difference,
             low=interval.low,
@@ -106,11 +115,13 @@ class MissingBounds:
     tasks: int = 0
     """Tasks that both sides have, scored or not: what chooses the claim."""
 
-    def judge(self, margin: float, *, these_tasks: bool | None = None) -> Verdict:
+    def judge(self, margin: float, *, these_tasks: bool | None = None, times: float = 1.0) -> Verdict:
         """The headline's verdict if the three denominators agree; inconclusive when they straddle it."""
         these_tasks = chosen_claim(these_tasks, self.tasks) is Claim.THESE_TASKS
         readings = (self.excluded, self.as_zero, self.best_case)
-        found = {each.judge(margin, these_tasks=these_tasks) if each else None for each in readings}
+        found = {
+            each.judge(margin, these_tasks=these_tasks, times=times) if each else None for each in readings
+        }
         first = found.pop()
         return Verdict.INCONCLUSIVE if found or first is None else first
 

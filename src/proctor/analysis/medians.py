@@ -181,7 +181,7 @@ def verdicts(
     if not higher_is_better:
         gain, least, most = -gain, -most, -least
     margin = math.log1p(margin)
-    certain = (p_value <= alpha) & ~((least <= 0) & (most >= 0))
+    certain = (p_value <= alpha) & ((least > 0) | (most < 0))
     far = certain & (np.abs(gain) >= margin)
     inside = (-margin <= least) & (most <= margin)
     chosen = np.select(

@@ -46,7 +46,7 @@ def judge(
     A change counts when it is certain and its best estimate is at least the margin. "Same", "small" and "no
     worse" are promises that the whole interval keeps within the margin. Everything else is inconclusive.
     """
-    certain = p_value <= alpha and not low <= 0 <= high
+    certain = p_value <= alpha and (low > 0 or high < 0)
     if certain and abs(gain) >= margin:
         return Verdict.BETTER if gain > 0 else Verdict.WORSE
     if -margin <= low and high <= margin:

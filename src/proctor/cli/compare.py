@@ -13,7 +13,10 @@ from proctor.cli.reading import undisturbed
 @click.argument("a")
 @click.argument("b")
 @click.option(
-    "--metric", "metrics", multiple=True, help="Metric to compare; may be repeated. [duration_s, or reward]"
+    "--metric",
+    "metrics",
+    multiple=True,
+    help="Metric to compare; may be repeated. [time, by the clock that leads, or reward]",
 )
 @click.option(
     "--margin",
@@ -30,6 +33,9 @@ from proctor.cli.reading import undisturbed
     default=None,
     help="What scores claim something about. [tasks like these; with too few tasks for that, these tasks]",
 )
+@click.option(
+    "--changed-tasks", is_flag=True, help="Compare tasks too whose content is not the same in A and B."
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of the resampling.")
 @takes_outputs
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -41,6 +47,7 @@ def command(
     margin: float | None,
     higher_is_better: bool | None,
     these_tasks: bool | None,
+    changed_tasks: bool,
     seed: int,
     as_json: bool,
     outputs: Outputs,
@@ -64,6 +71,7 @@ def command(
             margin=margin,
             higher_is_better=higher_is_better,
             these_tasks=these_tasks,
+            changed_tasks=changed_tasks,
             seed=seed,
         )
     if any(outputs) or not as_json:

@@ -11,7 +11,9 @@ from proctor.errors import Exit
 
 @click.command(name="history")
 @click.argument("series", metavar="SERIES")
-@click.option("--metric", default="", help="Metric to show. [duration_s, or pass_rate for rollouts]")
+@click.option(
+    "--metric", default="", help="Metric to show. [time, by the clock that leads, or pass_rate for rollouts]"
+)
 @click.option(
     "--point",
     "only",

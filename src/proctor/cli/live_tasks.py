@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Self
 from proctor.cli.live import line_for
 from proctor.cli.table import printable, seconds
 from proctor.cli.terminal import direct
-from proctor.model.arms import arm_of, named
+from proctor.model.arms import arm_of, named, swept_variables
 from proctor.model.document import Look
-from proctor.model.outcome import Outcome
+from proctor.model.outcome import is_pass
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.trial import Lease
@@ -48,7 +48,7 @@ class TaskLive:
         self.done = done
         self.verbose = verbose
         self.quiet = quiet
-        self.counts = dict.fromkeys(("passed", "not passed", "errors"), 0)
+        self.counts = dict.fromkeys(("passed", "not passed", "errors", "left out"), 0)
         self.running: dict[str, PlannedTrial] = {}
         self.began = time.monotonic()
         self._fresh = 0
@@ -92,8 +92,8 @@ class TaskLive:
         if counts:
             self.done += 1
             self._fresh += 1
-            self.counts[_kind(record.outcome)] += 1
-            self.grid.put(trial, glyph(record.outcome), _STYLES[look(record.outcome)])
+            self.counts[_kind(record)] += 1
+            self.grid.put(trial, glyph(record.outcome), _STYLES[look(record.outcome, record.reward)])
         else:
             self.grid.put(trial, PENDING, "dim")
         if self.quiet:
@@ -136,7 +136,7 @@ class TaskLive:
     def _is_news(self, record: AttemptRecord, counts: bool) -> bool:
         if self.verbose or not counts:
             return True
-        return not record.outcome.scored and self.counts["errors"] <= 20
+        return record.outcome.error and self.counts["errors"] <= 20
 
     def _flush(self, trial: PlannedTrial) -> None:
         for key in [key for key in self._streams if key[0] == trial.key]:
@@ -165,10 +165,10 @@ class TaskLive:
         return text
 
 
-def _kind(outcome: Outcome) -> str:
-    if not outcome.scored:
-        return "errors"
-    return "passed" if outcome is Outcome.PASSED else "not passed"
+def _kind(record: AttemptRecord) -> str:
+    if not record.outcome.scored:
+        return "errors" if record.outcome.error else "left out"
+    return "passed" if is_pass(record.outcome, record.reward) else "not passed"
 
 
 class Grid:
@@ -180,9 +180,10 @@ class Grid:
         self.rows: dict[str, dict[str, list[tuple[str, str]]]] = {}
         self.place: dict[str, tuple[str, str, int]] = {}
         self.touched: dict[str, int] = {}
-        names = named(map(arm_of, trials), " · ")
+        swept = swept_variables(trials)
+        names = named((arm_of(trial, swept) for trial in trials), " · ")
         for trial in trials:
-            arm = names[arm_of(trial)]
+            arm = names[arm_of(trial, swept)]
             fields = self.rows.setdefault(trial.subject, {}).setdefault(arm, [])
             self.place[trial.key] = (trial.subject, arm, len(fields))
             fields.append((PENDING, "dim"))

@@ -116,7 +116,7 @@ def _rows(trials: Sequence[PlannedTrial], plan: Plan) -> list[tuple[Any, ...]]:
     from proctor.model.arms import arm_of, named
 
     rows = []
-    varying, names = _varying(plan), named(map(arm_of, plan.trials))
+    varying, names = _varying(plan), named(map(arm_of, plan.trials))  # the swept variables stand beside
     alone = len({trial.subject for trial in trials}) == 1
     for trial in trials:
         shown = {name: value for name, value in _values(trial).items() if name in varying[trial.body]}

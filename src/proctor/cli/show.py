@@ -171,6 +171,7 @@ def _print_json(store: Store, info: RunInfo, rows: Iterator[AttemptRow]) -> None
         "states": store.state_counts(info.id),
         "warnings": list(store.warnings(info.id)),
         "artifact_bytes": store.blob_bytes(info.id),
+        **_scored(store, info),
     }
     sys.stdout.write(json.dumps(document, indent=2, default=str)[:-2] + ',\n  "trials": [')
     for number, row in enumerate(rows):
@@ -178,6 +179,19 @@ def _print_json(store: Store, info: RunInfo, rows: Iterator[AttemptRow]) -> None
         sys.stdout.write(",\n    " if number else "\n    ")
         sys.stdout.write(json.dumps(one, default=str))
     sys.stdout.write("\n  ]\n}\n")
+
+
+def _scored(store: Store, info: RunInfo) -> dict[str, Any]:
+    """The score of each arm, and how many rollouts passed, count and were lost."""
+    if info.kind != "task":
+        return {}
+    from proctor.runfolder.read import RunData
+    from proctor.verdicts.rollouts.document import overview
+    from proctor.verdicts.rollouts.scores import rollouts
+
+    run = rollouts(RunData.from_store(store, info.id, brief=True))
+    counts = {name: sum(getattr(arm, name) for arm in run.arms) for name in ("passed", "scored", "errors")}
+    return {**overview(run), **counts}
 
 
 def _metrics(row: AttemptRow) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -147,6 +148,13 @@ class RemoteStore:
         """Every planned trial."""
         yield from self.trials(run_id).values()
 
+    def kinds(self, run_id: str) -> Iterator[tuple[object, int, Callable[[], PlannedTrial]]]:
+        """Every trial in plan order: what it has in common with its siblings, its rollout, itself."""
+        from proctor.verdicts.rollouts.table import kind_of
+
+        for trial in self.planned(run_id):
+            yield kind_of(trial), trial.rollout, partial(_itself, trial)
+
     def trial(self, run_id: str, key: str) -> PlannedTrial:
         """One planned trial."""
         return next(each for each in self.trials(run_id).values() if each.key == key)
@@ -263,6 +271,10 @@ def _info(row: Mapping[str, Any]) -> RunInfo:
     return msgspec.convert(row, RunInfo, strict=False)
 
 
+def _itself(trial: PlannedTrial) -> PlannedTrial:
+    return trial
+
+
 def _result(trial: PlannedTrial, record: AttemptRecord | None, *, bodies: bool) -> ResultRow:
     options = trial.overrides.get("agent_options") if trial.kind == "task" else None
     measured = decoder(Measured).decode(msgspec.json.encode(record)) if record and bodies else Measured()
@@ -279,5 +291,6 @@ def _result(trial: PlannedTrial, record: AttemptRecord | None, *, bodies: bool) 
         reward=record.reward if record else None,
         work_s=work_s(record.phases_s) if record else None,
         options=options or {},
+        subject_digest=trial.subject_digest,
         measured=measured,
     )

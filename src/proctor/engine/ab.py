@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proctor.analysis.both_clocks import Changed, Finding, confirms, judge, leading, self_check, weighted_p
+from proctor.analysis.both_clocks import Finding, confirms, judge, self_check
 from proctor.analysis.lockstep import (
     CONFIRM_LOOKS,
     DIFFERENT,
@@ -151,7 +151,7 @@ def compare(
             if on_lost is None:
                 raise
             on_lost(point, error)
-    results = corrected(results, asked.rules)
+    results = corrected(results)
     if asked.confirm:
         for at, (index, result) in enumerate(zip(places, results, strict=True)):
             driver = _Driver(index, len(points), points[index], asked, measure, on_progress, clock)
@@ -272,12 +272,16 @@ def unconfirmed(finding: Finding) -> Finding:
     )
 
 
-def corrected(results: Sequence[PointResult], rules: Rules) -> list[PointResult]:
-    """Holm over the points: what is certain among them all, and no more. Identical code never differs."""
+def corrected(results: Sequence[PointResult]) -> list[PointResult]:
+    """The p-values of all points together (Holm). Identical code never differs.
+
+    The verdicts stay: each used its part of the error already, and their intervals show it.
+    """
     adjusted = holm([result.finding.p_value for result in results])
+    several = len(results) > 1
     return [
         without_difference(
-            _with_p(result, p_value, rules) if len(results) > 1 and result.check.passed else result
+            replace(result, finding=replace(result.finding, p_value=p_value)) if several else result
         )
         for result, p_value in zip(results, adjusted, strict=True)
     ]
@@ -297,21 +301,6 @@ def without_difference(result: PointResult) -> PointResult:
     )
     changed = replace(finding, verdict=Verdict.INCONCLUSIVE, changed="", pairs_needed=None, reason=reason)
     return replace(result, finding=changed)
-
-
-def _with_p(result: PointResult, p_value: float, rules: Rules) -> PointResult:
-    finding = replace(result.finding, p_value=p_value)
-    if p_value <= rules.error and finding.verdict in UNSETTLED:
-        surest = min(finding.clocks, key=weighted_p)
-        beyond = Verdict.SLOWER if surest.change > 0 else Verdict.FASTER
-        verdict = beyond if abs(surest.change) >= surest.margin else Verdict.SMALL
-        changed: Changed = (
-            "" if verdict is Verdict.SMALL else "waiting" if surest.clock == "wall" else "computing"
-        )
-        finding = replace(
-            leading(finding, surest), verdict=verdict, changed=changed, reason="", pairs_needed=None
-        )
-    return replace(result, finding=finding)
 
 
 def overall(results: Sequence[PointResult]) -> Verdict:

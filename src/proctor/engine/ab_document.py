@@ -11,7 +11,7 @@ from proctor.analysis.lockstep import ClockFinding, Verdict
 from proctor.engine.ab import PointResult
 from proctor.engine.ab_file import call_s, pair_s
 from proctor.engine.ab_run import Comparison
-from proctor.engine.ab_words import counts, interval, whole_sentence
+from proctor.engine.ab_words import change, counts, interval, whole_sentence
 from proctor.model.document import (
     Cell,
     Chart,
@@ -28,7 +28,7 @@ from proctor.model.document import (
     outcome,
 )
 from proctor.model.document import interval as ends
-from proctor.quantity import duration
+from proctor.quantity import confidence, duration
 from proctor.render.labels import apart, heading
 
 CLOCKS = {"cpu": "CPU", "wall": "elapsed"}
@@ -102,7 +102,8 @@ def _point(found: Comparison) -> Section:
 
 def _ratio(finding: Finding) -> Cell:
     return Cell(
-        text=f"{1 + finding.change:.4f} ({1 + finding.low:.4f} to {1 + finding.high:.4f})",
+        text=f"{1 + finding.change:.4f} "
+        f"({confidence(finding.level)} interval {1 + finding.low:.4f} to {1 + finding.high:.4f})",
         value=1 + finding.change,
         low=1 + finding.low,
         high=1 + finding.high,
@@ -118,7 +119,7 @@ def _clock(found: ClockFinding, finding: Finding) -> Cell:
     else:
         what = "without waiting for other programs"
     verdict = found.verdict.value if found.verdict else "inconclusive"
-    text = f"{found.change:+.1%} ({interval(found)}), margin ±{found.margin:.1%}: {verdict}; {what}"
+    text = f"{change(found.change)} ({interval(found)}), margin ±{found.margin:.1%}: {verdict}; {what}"
     return Cell(text=text, value=found.change, low=found.low, high=found.high)
 
 
@@ -136,7 +137,7 @@ def _points(found: Comparison) -> Section:
         columns=(
             Column(head, "prose"),
             Column("verdict", "whole"),
-            *(Column(title, "number") for title in ("change", "interval", "A", "B")),
+            *(Column(title, "number") for title in ("change", "interval", "level", "A", "B")),
             Column("clock", "whole"),
             Column("pairs", "number"),
             Column("noise", "number"),
@@ -153,8 +154,9 @@ def _row(result: PointResult, label: str) -> tuple[Cell | str, ...]:
     return (
         label,
         outcome(result.verdict.value, TONES[result.verdict]),
-        number(f"{finding.change:+.1%}", finding.change, strong=True),
-        ends(f"{finding.low:+.1%} … {finding.high:+.1%}", finding.low, finding.high),
+        number(change(finding.change), finding.change, strong=True),
+        ends(f"{change(finding.low)} … {change(finding.high)}", finding.low, finding.high),
+        number(confidence(finding.level), finding.level),
         number(duration(a), a),
         number(duration(b), b),
         CLOCKS[finding.clock],
@@ -191,7 +193,7 @@ def _forest(results: Sequence[PointResult]) -> partial[str]:
             value=1 + each.change,
             low=1 + each.low,
             high=1 + each.high,
-            text=f"{each.change:+.1%} ({interval(each)})",
+            text=f"{change(each.change)} ({interval(each)})",
             tone={Verdict.SLOWER: "bad", Verdict.FASTER: "good"}.get(each.verdict or Verdict.SAME, ""),
         )
         for result, label in zip(results, labels, strict=True)

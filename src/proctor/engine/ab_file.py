@@ -204,4 +204,4 @@ def replay(comparison: Comparison, rules: Rules) -> Comparison:
     rules = replace(rules, points=len(comparison.results))
     asked = replace(comparison.asked, rules=rules)
     judged = [rejudge(result, rules, confirm=asked.confirm) for result in comparison.results]
-    return replace(comparison, asked=asked, results=tuple(corrected(judged, rules)))
+    return replace(comparison, asked=asked, results=tuple(corrected(judged)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from proctor.analysis.both_clocks import Finding
 from proctor.analysis.lockstep import UNSETTLED, ClockFinding, Verdict
 from proctor.engine.ab import PointResult
-from proctor.quantity import duration
+from proctor.quantity import confidence, decimals, duration
 
 
 def sentence(result: PointResult, name: str = "B") -> str:
@@ -18,14 +18,14 @@ def sentence(result: PointResult, name: str = "B") -> str:
 
 def _sentence(result: PointResult, name: str) -> str:
     finding, verdict = result.finding, result.verdict
-    size, way = abs(finding.change), "slower" if finding.change > 0 else "faster"
+    size, way = change(abs(finding.change))[1:], "slower" if finding.change > 0 else "faster"
     span = interval(finding)
     match verdict:
         case Verdict.SLOWER | Verdict.FASTER:
-            return f"{verdict}: {name} is {size:.1%} {way} than A ({span}){_which(finding)}"
+            return f"{verdict}: {name} is {size} {way} than A ({span}){_which(finding)}"
         case Verdict.SMALL:
             less = f"less than the margin of {finding.margin:.1%}"
-            return f"small: {name} is {size:.1%} {way} than A ({span}), {less}"
+            return f"small: {name} is {size} {way} than A ({span}), {less}"
         case Verdict.SAME:
             return f"same: {name} differs from A by less than {finding.margin:.1%} ({span}){_both(finding)}"
         case Verdict.SAME_COMPUTING:
@@ -37,8 +37,13 @@ def _sentence(result: PointResult, name: str) -> str:
 
 
 def interval(found: Finding | ClockFinding) -> str:
-    """Both ends."""
-    return f"{found.low:+.1%} to {found.high:+.1%}"
+    """Both ends, after the level: that depends on how often the pairs are looked at, and on both clocks."""
+    return f"{confidence(found.level)} interval {change(found.low)} to {change(found.high)}"
+
+
+def change(fraction: float) -> str:
+    """A change in percent with its sign; no change but none reads as none."""
+    return f"{100 * fraction:+.{decimals(100 * fraction, 1)}f}%"
 
 
 def _which(finding: Finding) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from proctor.analysis.lockstep import UNSETTLED
 from proctor.engine.ab import PointResult
 from proctor.engine.ab_document import TONES, forest_of
-from proctor.engine.ab_words import counts, interval, sentence
+from proctor.engine.ab_words import change, counts, interval, sentence
 from proctor.engine.time_commands import Timed
 from proctor.engine.time_file import describe
 from proctor.engine.time_statements import TimedStatements
@@ -127,7 +127,7 @@ def _clocks(result: PointResult) -> Iterator[str]:
     for each in result.finding.clocks:
         what = "CPU time" if each.clock == "cpu" else "elapsed time"
         verdict = each.verdict.value if each.verdict else "inconclusive"
-        yield f"{what} {each.change:+.1%} ({interval(each)}): {verdict}"
+        yield f"{what} {change(each.change)} ({interval(each)}): {verdict}"
 
 
 def _numbers(walls: Sequence[Sequence[float]], cpus: Sequence[Sequence[float]], what: str) -> Table:

@@ -18,14 +18,23 @@ from typing import Any, Self
 from aiohttp import web
 
 from proctor.errors import UsageError
-from proctor.gateway.apis import Api, Route, api_of_listing, listing, model_entry, model_list, recognise
+from proctor.gateway.apis import Api, Route, api_of_listing, listing, recognise
 from proctor.gateway.asked import Asked
 from proctor.gateway.body import BodyError
 from proctor.gateway.bounds import BoundError, Bounds, Flight, read_body
 from proctor.gateway.budget import Books
 from proctor.gateway.call_options import aside, changed_body, read_request
-from proctor.gateway.client import Client, Clients, LocalClient, RemoteClient, error_response
+from proctor.gateway.client import (
+    Client,
+    Clients,
+    LocalClient,
+    RefusedError,
+    RemoteClient,
+    error_response,
+    listed,
+)
 from proctor.gateway.exchange import Exchange
+from proctor.gateway.lasting_refusals import LastingRefusals
 from proctor.gateway.limiter import Retry
 from proctor.gateway.listeners import Listeners
 from proctor.gateway.prices import Prices
@@ -44,12 +53,9 @@ _SILENT = logging.getLogger("proctor.gateway.http")
 """The server's own messages quote request lines, and a token may be in one."""
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
-_OWN_HEADERS = {"Content-Type": "application/json", "Accept": "*/*", "User-Agent": "Proctor"}
-"""Of calls that are made in this process."""
 _SMALL = 1 << 16
 _READ_AT_A_TIME = 2
 """Bodies that are not small: each takes up to thirty times its size, and time in which nothing else runs."""
-_MESSAGES_HEADERS = {**_OWN_HEADERS, "anthropic-version": "2023-06-01"}
 
 
 class Gateway:
@@ -92,6 +98,7 @@ class Gateway:
         self._clients = Clients(self._bounds.read_s)
         self._reading = asyncio.Semaphore(_READ_AT_A_TIME)
         self._listeners = Listeners(self._bounds, _SILENT)
+        self._lasting = LastingRefusals()
         self.base_url = ""
         """Where agents outside of sandboxes find it; `/v1` is added for clients of OpenAI's APIs."""
 
@@ -150,6 +157,10 @@ class Gateway:
         if provider.translates_for(apis):
             await self._translators.open(provider)
 
+    def lasting_refusal(self, run_id: str, model: str) -> str:
+        """Why the provider of a model is asked no more in a run; empty while it is."""
+        return self._lasting.reason(run_id, self.providers.of(model)[0].name)[1]
+
     def recorder(self, access: Access) -> Recorder | None:
         """The tape of an attempt, to be saved after its end."""
         return self._recorders.get(access)
@@ -181,10 +192,9 @@ class Gateway:
             if access.ended:
                 await client.fail(401, "the attempt has ended", "invalid_api_key")
             else:
-                headers = _MESSAGES_HEADERS if route.api is Api.MESSAGES else _OWN_HEADERS
                 with self._flight(access) as flight:
                     flight.hold_request(len(data))
-                    await self._call(access, route, data, client, flight, headers=headers)
+                    await self._call(access, route, data, client, flight, headers=client.headers)
         except BoundError as error:
             await client.fail(error.status, str(error))
         except Exception as error:  # noqa: BLE001 - as in _handle: the gateway's failure is not the agent's
@@ -218,22 +228,18 @@ class Gateway:
             return web.Response(text="" if request.method == "HEAD" else "The gateway of Proctor.\n")
         found = self._authenticate(bound, request)
         if isinstance(found, str):
+            if bound and route:
+                bound.refusal = found
             return error_response(api, 401, found, "invalid_api_key")
         if request.method == "GET" and (name := listing(request.path)) is not None:
-            return _listed(found, api, name)
+            return listed(api, name, found.models, found.resolve(name))
         if route is None or request.method != "POST":
-            return error_response(api, 404, f"the gateway has no {request.method} {request.path[:200]}")
+            found.refusal = f"the gateway has no {request.method} {request.path[:200]}"
+            return error_response(api, 404, found.refusal)
         client = RemoteClient(request, route.api)
         with self._clients.watched(client), self._flight(found) as flight:
-            await self._call(
-                found,
-                route,
-                await read_body(request, flight),
-                client,
-                flight,
-                headers=request.headers,
-                query=request.rel_url.raw_query_string,
-            )
+            body, query = await read_body(request, flight), request.rel_url.raw_query_string
+            await self._call(found, route, body, client, flight, headers=request.headers, query=query)
         return client.response or web.Response(status=400)
 
     @contextmanager
@@ -274,12 +280,16 @@ class Gateway:
         query: str = "",
     ) -> None:
         """One call, from what was asked to what is answered."""
-        if len(data) <= _SMALL:
-            work = await self._work(access, route, data, client, flight, headers, query)
-        else:
-            async with access.reading, self._reading:
+        try:
+            if len(data) <= _SMALL:
                 work = await self._work(access, route, data, client, flight, headers, query)
-        if work:
+            else:
+                async with access.reading, self._reading:
+                    work = await self._work(access, route, data, client, flight, headers, query)
+        except RefusedError as error:
+            access.refusal = str(error)
+            await client.fail(error.status, str(error), error.code)
+        else:
             await self._carry(access, client, flight, *work)
 
     async def _work(
@@ -291,19 +301,17 @@ class Gateway:
         flight: Flight,
         headers: Mapping[str, str],
         query: str,
-    ) -> tuple[Coroutine[Any, Any, None], Exchange | None] | None:
-        """What there is to do for a call; None when it was refused, and the agent knows."""
+    ) -> tuple[Coroutine[Any, Any, None], Exchange | None]:
+        """What there is to do for a call; RefusedError when it cannot be made."""
         try:
             body, asks = await aside(data, partial(read_request, route, data))
         except BodyError as error:
-            await client.fail(400, f"Proctor: {error}")
-            return None
+            raise RefusedError(400, f"Proctor: {error}") from error
         model = access.resolve(asks.model)
         if model is None:
-            may = f"it has {', '.join(access.models)}"
-            message = f"this attempt may not use the model '{asks.model[:100]}'; {may}"
-            await client.fail(404, message, "model_not_found")
-            return None
+            message = f"this attempt may not use the model '{asks.model[:100]}'; "
+            message += f"it has {', '.join(access.models)}"
+            raise RefusedError(404, message, "model_not_found")
         if asks.streamed and (route.api is not Api.GEMINI or "alt=sse" in query.split("&")):
             client.keep_alive(self._grace_s, self._beat_s)
         if access.replay:
@@ -312,8 +320,7 @@ class Gateway:
         translated = None if route.api in provider.apis else self._translators.of(provider, route.api)
         if route.api not in provider.apis and translated is None:
             message = f"'{model}' is reached by {', '.join(sorted(provider.apis))}, and this is {route.api}"
-            await client.fail(400, f"{message}; the gateway does not translate", "api_mismatch")
-            return None
+            raise RefusedError(400, f"{message}; the gateway does not translate", "api_mismatch")
         change = partial(
             changed_body,
             route,
@@ -327,8 +334,7 @@ class Gateway:
             changed = await aside(data, change)
             flight.hold_request(len(changed or b""))
         except (BodyError, BoundError) as error:
-            await client.fail(getattr(error, "status", 400), f"Proctor: {error}")
-            return None
+            raise RefusedError(getattr(error, "status", 400), f"Proctor: {error}") from error
         asked = Asked(
             access=access,
             route=route,
@@ -353,6 +359,7 @@ class Gateway:
             recorder=self._recorders.get(access),
             retry=self._retry,
             flight=flight,
+            lasting=self._lasting,
         )
         return exchange.run(), exchange
 
@@ -386,12 +393,3 @@ class Gateway:
                 await client.fail(500, "the gateway failed")
         if not client.has_headers:
             await client.fail(401, "the attempt has ended", "invalid_api_key")
-
-
-def _listed(access: Access, api: Api, name: str) -> web.Response:
-    if not name:
-        return web.json_response(model_list(api, access.models))
-    found = access.resolve(name)
-    if found is None:
-        return error_response(api, 404, f"this attempt has no model '{name[:100]}'", "model_not_found")
-    return web.json_response(model_entry(api, found))

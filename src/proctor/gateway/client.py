@@ -9,13 +9,13 @@ import asyncio
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from aiohttp import web
 
-from proctor.gateway.apis import Api, error_document, error_event
+from proctor.gateway.apis import Api, error_document, error_event, model_entry, model_list
 
 EVENT_STREAM = "text/event-stream"
 _LOOK_S = 5.0
@@ -31,6 +31,23 @@ def error_response(api: Api, status: int, message: str, code: str = "") -> web.R
     """An error in the API's own shape."""
     document = error_document(api, status, message, code)
     return web.Response(status=status, body=json.dumps(document).encode(), content_type="application/json")
+
+
+class RefusedError(Exception):
+    """A request that cannot become a call; the text is for the agent, and no provider was asked."""
+
+    def __init__(self, status: int, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+def listed(api: Api, name: str, models: Sequence[str], known: str | None) -> web.Response:
+    """The models of an attempt, or the one that a name means."""
+    if not name:
+        return web.json_response(model_list(api, models))
+    if known is None:
+        return error_response(api, 404, f"this attempt has no model '{name[:100]}'", "model_not_found")
+    return web.json_response(model_entry(api, known))
 
 
 class Client(ABC):
@@ -207,6 +224,9 @@ class LocalClient(Client):
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)
+        version = {"anthropic-version": "2023-06-01"} if api is Api.MESSAGES else {}
+        self.headers = {**_JSON, "Accept": "*/*", "User-Agent": "Proctor", **version}
+        """Of its calls."""
         self._pieces: list[bytes] = []
 
     @property

@@ -19,17 +19,23 @@ from proctor.gateway.asked import Asked
 from proctor.gateway.bounds import Flight
 from proctor.gateway.budget import Books, ExhaustedError, Reservation
 from proctor.gateway.client import Client
+from proctor.gateway.lasting_refusals import ABOUT_KEY, LastingRefusals
 from proctor.gateway.limiter import OVERLOADED, Limiter, Retry, Turn, asked_pause_s
-from proctor.gateway.meter import Call
+from proctor.gateway.meter import UNSENT, Call
 from proctor.gateway.prices import Prices
 from proctor.gateway.tape import Entry, Recorder
 from proctor.gateway.tokens import Failure
 from proctor.gateway.upstream import Upstream
 from proctor.gateway.usage import Usage
+from proctor.model.context_length import is_context_length
 
 _LOG = logging.getLogger("proctor.gateway")
 _SILENCE_S = 600.0
 """After how long without a byte a provider counts as gone."""
+
+
+_LONG_WAIT_S = 60.0
+"""An agent that gives up a call after it waited so long for a budget is not to blame for it."""
 
 
 class Refusal(NamedTuple):
@@ -63,15 +69,21 @@ class Exchange:
     recorder: Recorder | None
     retry: Retry
     flight: Flight
+    lasting: LastingRefusals
     failure: str = ""
     message: str = ""
     retries: int = 0
     lost: int = 0
     calling: bool = False
     """Whether the provider has the call, or had it."""
+    refusal: str = ""
+    """What the provider, or the way to it, said to the last try."""
     started: float = field(default_factory=time.monotonic)
     started_at: float = field(default_factory=time.time)
     worked_s: float = 0.0
+    budget_wait_s: float = 0.0
+    ends_attempt: bool = False
+    """Whether the provider is asked no more in this run, so that the agent cannot go on."""
     answer: Answer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,6 +93,8 @@ class Exchange:
         """All of it; never raises but when cancelled before anything was booked."""
         reservation: Reservation | None = None
         try:
+            if await self._is_barred():
+                return
             if self.books and self.asked.route.action == "generate":
                 reservation = await self._reserve(self.books)
                 if reservation is None:
@@ -88,10 +102,12 @@ class Exchange:
             await self._tries()
         except asyncio.CancelledError:
             # The attempt has ended, or the agent went away: what is known so far is booked all the same.
-            self._fail("given_up", "the call was given up before its end")
+            self._fail("given_up", self._unfinished())
         finally:
             await self.client.quiet()
             await self._close(reservation)
+            if self.ends_attempt and self.asked.access.on_exhausted:
+                self.asked.access.on_exhausted(self.message)
 
     def leave(self, drain_s: float, task: asyncio.Task[None]) -> None:
         """The agent went away. What the provider still sends is read: it is paid for, and metered."""
@@ -103,47 +119,66 @@ class Exchange:
 
     # Before
 
+    async def _is_barred(self) -> bool:
+        """Whether the provider is asked no more in this run; then the agent is told, and nobody else."""
+        access, provider = self.asked.access, self.asked.provider.name
+        status, reason = self.lasting.reason(access.run_id, provider)
+        if status:
+            self._fail("barred", reason)
+            self.ends_attempt = True
+            await self.client.fail(status, f"Proctor: {reason}", "provider_refused")
+        return bool(status)
+
     async def _reserve(self, books: Books) -> Reservation | None:
-        asked = self.asked
+        asked, began = self.asked, time.monotonic()
         try:
-            async with asyncio.timeout(self._patience_s()):
-                return await books.reserve(
-                    asked.access,
-                    asked.model,
-                    prompt_bytes=len(asked.body),
-                    prompt_tokens=asked.wanted.references * asked.access.longest_tokens,
-                    limit=asked.wanted.limit,
-                )
-        except (ExhaustedError, TimeoutError) as error:
-            message = str(error) or "the budget is held by calls that take too long"
+            made = await books.reserve(
+                asked.access,
+                asked.model,
+                prompt_bytes=len(asked.body),
+                prompt_tokens=asked.wanted.references * asked.access.longest_tokens,
+                limit=asked.wanted.limit,
+                away_s=self._patience_s(),
+            )
+        except ExhaustedError as error:
+            message = str(error)
             self._fail("budget", message)
             # 400, because what clients take for a busy service they ask again and again.
             await self.client.fail(400, f"Proctor: {message}", "budget_exhausted")
-            asked.access.exhaust(message, getattr(error, "scope", ""))
+            asked.access.exhaust(message, error.scope)
         except StoreError:
             self._fail("refused", "the books of the run cannot be written")
             await self.client.fail(503, "Proctor: the books of the run cannot be written", "store_failed")
+        except asyncio.CancelledError:
+            self.budget_wait_s = time.monotonic() - began
+            raise
+        else:
+            self.budget_wait_s = made.waited_s
+            return made
         return None
 
     def _patience_s(self) -> float:
-        """How long this call may wait in all before its answer begins."""
+        """How long this call may wait for a turn and between tries before its answer begins."""
         return self.retry.within_s if self.client.keeps_alive else self.retry.silent_within_s
 
     # The call
 
     async def _tries(self) -> None:
-        deadline = self.started + self._patience_s()
+        deadline = time.monotonic() + self._patience_s()
         for tries in count():
             try:
                 async with asyncio.timeout_at(_on_loop(deadline)) as patience:
                     async with self.limiter.turn(*self.asked.access.place) as turn:
                         patience.reschedule(None)
+                        if await self._is_barred():
+                            return None
                         refusal = await self._try(turn)
             except TimeoutError:
                 message = f"no turn at {self.asked.provider.name} within the time"
                 return await self._refused(Refusal(503, {}, b"", message, reached=False))
             if refusal is None:
                 return None
+            self.refusal = blame(self.asked, refusal)[1]
             pause_s = self.retry.pause_s(tries, asked_pause_s(refusal.headers))
             late = time.monotonic() + pause_s > deadline
             if not refusal.may_pass or tries >= self.retry.most or late or self.client.gone:
@@ -161,6 +196,7 @@ class Exchange:
             async with asyncio.timeout(_SILENCE_S) as silence, self.upstream.ask(self.asked) as response:
                 if response.status < 300:
                     self.limiter.answered(turn)
+                    self.lasting.answered(self.asked.access.run_id, self.asked.provider.name)
                     await self.answer.take(response, silence, _SILENCE_S)
                     if self.answer.failure:
                         self._fail("provider_failed", self.answer.failure)
@@ -195,18 +231,30 @@ class Exchange:
     async def _refused(self, refusal: Refusal) -> None:
         """The last word of a provider: passed on, but never with what it says about keys."""
         kind, message = blame(self.asked, refusal)
+        access, name = self.asked.access, self.asked.provider.name
+        if refusal.reached and not refusal.may_pass and kind == "provider_failed":
+            self.ends_attempt = self.lasting.refused(
+                access.run_id, access.place[1], name, refusal.status, message
+            )
         self._fail(kind, message)
         self.answer.status = refusal.status
         self.answer.usage = Usage()
-        plain = refusal.reached and refusal.status not in {401, 403} and refusal.body
+        plain = refusal.reached and refusal.status not in ABOUT_KEY and refusal.body
         if plain and not self.client.has_headers:
             self.answer.headers = {"content-type": refusal.headers.get("content-type", "application/json")}
             self.answer.took(refusal.body)
             await self.client.whole(refusal.status, refusal.headers, refusal.body)
             return
-        told = await self.client.fail(refusal.status, message or refusal.message, kind or "")
+        told = await self.client.fail(refusal.status, message, kind)
         if not self.client.gone:
             self.answer.took(told)
+
+    def _unfinished(self) -> str:
+        """What had become of a call that nobody waits for any more."""
+        waited_s = time.monotonic() - self.started
+        name = self.asked.provider.name
+        before = f"; before that: {self.refusal}" if self.refusal else ""
+        return f"{name} had not answered a call when it was given up after {waited_s:.0f} s{before}"
 
     def _fail(self, kind: str, message: str) -> None:
         self.failure, self.message = kind, message
@@ -232,12 +280,12 @@ class Exchange:
             else:
                 await self.books.settle(reservation, call)
         except StoreError:
-            # It goes on counting at its upper estimate.
+            # It goes on counting at what was held back for it.
             _LOG.error("a call could not be settled: the store cannot be written")
 
     def _call(self, usage: Usage | None, nano_usd: int | None) -> Call:
         asked, elapsed_s = self.asked, time.monotonic() - self.started
-        made = self.failure not in {"budget", "refused"}
+        made = self.failure not in UNSENT
         return Call(
             model=asked.model,
             api=asked.route.api,
@@ -251,6 +299,7 @@ class Exchange:
             started_at=self.started_at,
             first_token_s=self.answer.first_token_s,
             waited_s=max(0.0, elapsed_s - self.worked_s),
+            budget_wait_s=self.budget_wait_s,
             worked_s=self.worked_s,
             retries=self.retries,
             lost=self.lost,
@@ -261,9 +310,15 @@ class Exchange:
     def _record(self, call: Call) -> None:
         access = self.asked.access
         access.add(call)
-        if self.failure in {"provider_failed", "model_missing"}:
-            missing = self.failure == "model_missing"
-            access.failure = Failure("model_missing" if missing else "provider_failed", self.message)
+        if self.ends_attempt:
+            access.failure = Failure("barred", self.message)
+        elif self.failure == "model_missing":
+            access.failure = Failure("model_missing", self.message)
+        elif self.failure == "provider_failed":
+            access.failure = Failure("provider_failed", self.message)
+        elif self.failure == "given_up" and self.client.gone and self.budget_wait_s > _LONG_WAIT_S:
+            message = f"the agent gave up a call that had waited {self.budget_wait_s:.0f} s for a budget"
+            access.failure = Failure("provider_failed", message)
         elif self.failure not in {"budget", "refused", "given_up"}:
             access.failure = None
 
@@ -293,17 +348,23 @@ class Exchange:
 
 
 def blame(asked: Asked, refusal: Refusal) -> tuple[str, str]:
-    """Whether a refusal is the provider's doing, and the sentence that says so; empty: it is the agent's."""
+    """What a refusal is, as `Call.failure` names it, and the sentence that says so."""
     name, detail = asked.provider.name, f": {refusal.message}" if refusal.message else ""
     if not refusal.reached:
         return "provider_failed", refusal.message
     if is_model_missing(refusal.status, refusal.body):
         return "model_missing", f"{name} has no model '{asked.provider_model}'{detail}"
-    if refusal.status in {401, 403}:
-        return "provider_failed", f"{name} refuses the key that Proctor has for it ({refusal.status})"
-    if refusal.status in {402, 404, 408, 429} or refusal.status >= 500 or refusal.status < 400:
-        return "provider_failed", f"{name} answered {refusal.status}{detail}"
-    return "", ""
+    if refusal.status in ABOUT_KEY:
+        check = f"; check {asked.provider.key_env}" if asked.provider.key_env else ""
+        return "provider_failed", f"{name} refuses the key that Proctor has for it ({refusal.status}){check}"
+    answer = f"{name} answered {refusal.status}{detail}"
+    if is_context_length(refusal.status, refusal.body[:4096].decode(errors="replace")):
+        return "context_length", answer
+    # What the agent itself named is missing: the path and the model have worked before.
+    own = refusal.status == 404 and any(call.answered for call in asked.access.calls)
+    if not own and (refusal.status in {402, 404, 408, 429} or not 400 <= refusal.status < 500):
+        return "provider_failed", answer
+    return "rejected", answer
 
 
 def _on_loop(deadline: float) -> float:

@@ -38,8 +38,16 @@ Answer = asyncio.Future[Reserved | None]
 class Ledger:
     """The books of one gateway, as far as they are not in the store yet."""
 
-    def __init__(self, spending: Spending) -> None:
+    def __init__(
+        self,
+        spending: Spending,
+        *,
+        undoing: Callable[[Reserve], None] = lambda _: None,
+        undone: Callable[[Reserve], None] = lambda _: None,
+    ) -> None:
+        """`undoing` hears of a call that may have been reserved for one who is gone, `undone` of its end."""
         self._spending = spending
+        self._undoing, self._undone = undoing, undone
         self._thread = ThreadPoolExecutor(1, "proctor-spending")
         self._purse = Purse()
         self._notes: list[tuple[Note, Answer]] = []
@@ -273,13 +281,19 @@ class Ledger:
 
     def _forget_when(self, written: Answer, wanted: Reserve, day: str) -> None:
         """Whoever asked is gone: release the call once it is known what became of it."""
+        self._undoing(wanted)
 
         def undo(done: Answer) -> None:
             answer = None if done.cancelled() or done.exception() else done.result()
+            released: Answer | None = None
             if wanted.id in self._noted:
-                self.finish(Release(wanted, day))
+                released = self.finish(Release(wanted, day))
             elif answer and not answer.refusal:
-                self._write(Release(wanted, answer.day))
+                released = self._write(Release(wanted, answer.day))
+            if released:
+                released.add_done_callback(lambda _: self._undone(wanted))
+            else:
+                self._undone(wanted)
 
         written.add_done_callback(undo)
 

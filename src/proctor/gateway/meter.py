@@ -10,6 +10,9 @@ from proctor.gateway.apis import Api
 from proctor.gateway.prices import NANO
 from proctor.gateway.usage import Usage
 
+UNSENT = frozenset({"refused", "budget", "barred"})
+"""Failures of calls that no provider has seen."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
@@ -34,13 +37,22 @@ class Call:
     worked_s: float
     """While the provider had the call."""
     retries: int
+    budget_wait_s: float = 0.0
+    """Of `waited_s`, the time until a budget had what it needs."""
     lost: int = 0
     """Tries that broke off after the provider had begun to answer: what they used nobody knows."""
     translated: bool = False
     """LiteLLM stood between the agent's API and the provider's; tokens are those that it told."""
     failure: str = ""
-    """`provider_failed`, `model_missing`, `budget`, `refused`, `given_up`; empty when all went well."""
+    """Why it came to nothing: `provider_failed`, `model_missing`, `rejected` (the provider takes no such
+    request), `context_length`, `barred` (the provider is asked no more), `budget`, `refused`, `given_up`;
+    empty when all went well."""
     message: str = ""
+
+    @property
+    def answered(self) -> bool:
+        """Whether the agent got what a model said."""
+        return not self.failure and 200 <= self.status < 300
 
     @property
     def cost_usd(self) -> float | None:
@@ -69,6 +81,7 @@ class Sums:
     request_bytes: int = 0
     response_bytes: int = 0
     waited_s: float = 0.0
+    budget_wait_s: float = 0.0
     worked_s: float = 0.0
     nano_usd: int = 0
     unknown_usage: int = 0
@@ -86,7 +99,7 @@ class Sums:
     @classmethod
     def of(cls, calls: Iterable[Call]) -> Sums:
         """Of these calls. One that was refused here never reached a provider and is not counted."""
-        found = [each for each in calls if each.failure not in {"refused", "budget"}]
+        found = [each for each in calls if each.failure not in UNSENT]
         usages = [each.usage for each in found if each.usage]
         return cls(
             requests=len(found),
@@ -100,6 +113,7 @@ class Sums:
             request_bytes=sum(each.request_bytes for each in found),
             response_bytes=sum(each.response_bytes for each in found),
             waited_s=sum(each.waited_s for each in found),
+            budget_wait_s=sum(each.budget_wait_s for each in found),
             worked_s=sum(each.worked_s for each in found),
             nano_usd=sum(each.nano_usd or 0 for each in found),
             unknown_usage=sum(each.usage is None for each in found),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from proctor.errors import UsageError
+from proctor.gateway.estimates import FIRST_ANSWER
 from proctor.gateway.output_limit import OutputLimit
 from proctor.gateway.usage import Usage
 
@@ -109,15 +110,38 @@ class Prices:
             )
 
     def upper(self, model: str, prompt_bytes: int, limit: OutputLimit, prompt_tokens: int = 0) -> Usage:
-        """The most that a call will probably use: what budgets hold back before it is made."""
+        """A call whose answer is as long as it may be, with a prompt of one token for three bytes."""
         price = self.of(model)
         prompt = prompt_bytes // 3 + 1 + prompt_tokens
-        most = _MOST_OUTPUT
         if price:
             prompt = min(prompt, price.context or prompt)
-            most = price.max_output or most
-        answer = max(most if limit.tokens is None else limit.tokens, limit.thinking)
+        answer = max(self.longest(model) if limit.tokens is None else limit.tokens, limit.thinking)
         return Usage(prompt_tokens=prompt, completion_tokens=answer * limit.choices)
+
+    def most(self, model: str, prompt_bytes: int, limit: OutputLimit, prompt_tokens: int = 0) -> Usage:
+        """The most that a call can use: a token has at least one byte, and all of them may go to a cache."""
+        price = self.of(model)
+        prompt = prompt_bytes + prompt_tokens
+        written = 0
+        if price:
+            prompt = min(prompt, price.context or prompt)
+            written = prompt if (price.cache_write or 0) > price.input else 0
+        answer = self.upper(model, 0, limit).completion_tokens
+        return Usage(prompt_tokens=prompt, completion_tokens=answer, cache_write_tokens=written)
+
+    def probable(self, model: str, upper: Usage, answer: int) -> Usage:
+        """What a call probably uses when an answer has so many tokens; at most one longest answer less."""
+        asked = upper.completion_tokens
+        return replace(upper, completion_tokens=max(min(answer, asked), asked - self.longest(model)))
+
+    def least(self, model: str) -> Usage:
+        """What is held back for the smallest call that does not limit its answer."""
+        return self.probable(model, self.upper(model, 0, OutputLimit()), FIRST_ANSWER)
+
+    def longest(self, model: str) -> int:
+        """The most tokens that one answer of a model has."""
+        price = self.of(model)
+        return (price and price.max_output) or _MOST_OUTPUT
 
 
 def _read(path: Path) -> tuple[dict[str, Price], str]:

@@ -130,10 +130,10 @@ def _at(budget: Budget, day: str) -> Scope:
 
 
 def _used(made: Reserve, budget: Budget, settled: Settle) -> Amount:
-    """What a call took of a budget; its estimate where nobody knows."""
+    """What a call took of a budget; the most that it can be where nobody knows."""
     part = made.part(budget)
     if settled.tokens is None:
-        return part
+        return made.most(budget)
     tokens = settled.tokens["prompt"] + settled.tokens["completion"]
     return Amount(
         part.requests, tokens if part.tokens else 0, (settled.nano_usd or 0) if part.nano_usd else 0

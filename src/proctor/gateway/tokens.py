@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from proctor.gateway.bounds import Bounds
 from proctor.gateway.meter import Call, Sums
 from proctor.gateway.replay import Replay
+from proctor.gateway.standstill import Standstill
 from proctor.quota import Quota
 from proctor.store.portions import Scope
 from proctor.store.spending import DAY, Budget
@@ -25,7 +26,7 @@ PREFIX = "proctor-"
 class Failure(NamedTuple):
     """Why the attempt's last call came to nothing, in the gateway's word."""
 
-    kind: Literal["provider_failed", "model_missing"]
+    kind: Literal["provider_failed", "model_missing", "barred"]
     message: str
 
 
@@ -42,7 +43,8 @@ class Access:
     token: str = field(default_factory=lambda: PREFIX + secrets.token_urlsafe(32), repr=False)
     budgets: tuple[Budget, ...] = ()
     on_exhausted: Callable[[str], None] | None = None
-    """Called once with a sentence when a budget is spent: no answer stops every agent."""
+    """Called with a sentence when the attempt is to be ended, because a budget is spent or its provider is
+    asked no more: no answer stops every agent."""
     replay: Replay | None = None
     """A tape that answers instead of providers."""
     pins: bool = False
@@ -56,6 +58,8 @@ class Access:
     """Of the calls so far, the one with most; what a request refers to is part of one."""
     failure: Failure | None = None
     """Of the last call; None when it went well, or failed by the agent's own doing."""
+    refusal: str = ""
+    """Why the last request was refused that never became a call: nobody could have answered it."""
     exhausted: str = ""
     """Why it is to be ended: the budget that is spent, or where it left its tape."""
     exhausted_scope: str = ""
@@ -70,6 +74,10 @@ class Access:
     """For one body at a time, unless it is small: decoded it takes thirty times the memory."""
     short: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
     """Of its calls that a budget cannot have yet, one asks again; the others wait for that."""
+    lent: asyncio.Event | None = field(default=None, repr=False)
+    """There while less is held back for one of its calls than that can use; set when the call is over."""
+    standstill: Standstill = field(default_factory=Standstill, repr=False)
+    """Its time in which all its calls waited for a budget."""
 
     @cached_property
     def scopes(self) -> tuple[Scope, ...]:
@@ -81,6 +89,11 @@ class Access:
         return tuple(dict.fromkeys((own, Scope("run", self.run_id), *extra)))
 
     @cached_property
+    def lends(self) -> bool:
+        """Whether it has a budget of which more or less can be held back for a call."""
+        return any(each.tokens is not None or each.usd is not None for each in self.budgets)
+
+    @cached_property
     def place(self) -> tuple[str, str]:
         """Run and attempt, by which calls take turns."""
         return self.run_id, f"{self.trial}/{self.attempt}"
@@ -90,6 +103,12 @@ class Access:
         self.calls.append(call)
         if call.usage:
             self.longest_tokens = max(self.longest_tokens, call.usage.total_tokens)
+
+    def take_back(self) -> None:
+        """The call that could use more than was held back for it is over."""
+        if self.lent:
+            self.lent.set()
+        self.lent = None
 
     def resolve(self, name: str) -> str | None:
         """The full name of the model that a request means; None when the attempt may not use it."""

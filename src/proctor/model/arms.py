@@ -1,4 +1,7 @@
-"""Who took part: an agent with its model and its options. Agents that differ in an option are two agents."""
+"""Who took part: an agent with its version, model and options, and the variables that were swept.
+
+A score belongs to one of these. Agents that differ in an option, or in a swept variable, are two.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any, NamedTuple
 
 from proctor.model.canonical import canonical_json, digest
 from proctor.model.plan import PlannedTrial
-from proctor.model.secret import is_reference, looks_secret
+from proctor.model.secret import is_reference, looks_secret, shown
 
 _SHOWN_VALUE = 40
 _SHOWN_ALL = 80
@@ -23,6 +26,9 @@ class Arm(NamedTuple):
     model: str | None
     options: str = "{}"
     """The agent's options as canonical JSON."""
+    version: str | None = None
+    variables: tuple[tuple[str, str], ...] = ()
+    """The environment variables that differ between trials of the run, as they are shown."""
 
     @property
     def name(self) -> str:
@@ -30,9 +36,30 @@ class Arm(NamedTuple):
         return _joined(self.agent, self.model)
 
 
-def arm_of(trial: PlannedTrial) -> Arm:
-    """Who a trial is by."""
-    return Arm(trial.agent, trial.model, options_text(options_of(trial)))
+def arm_of(trial: PlannedTrial, swept: Iterable[str] = ()) -> Arm:
+    """Who a trial is by; `swept` are the variables of its run that differ between trials."""
+    variables = variables_of(trial)
+    return Arm(
+        trial.agent,
+        trial.model,
+        options_text(options_of(trial)),
+        trial.agent_version,
+        tuple((name, variables[name]) for name in swept if name in variables),
+    )
+
+
+def swept_variables(trials: Iterable[PlannedTrial]) -> tuple[str, ...]:
+    """The environment variables that differ between trials; one that only some of them have does too."""
+    kinds = dict.fromkeys(tuple(variables_of(trial).items()) for trial in trials)
+    rows = [dict(kind) for kind in kinds]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return tuple(name for name in names if len({row.get(name) for row in rows}) > 1)
+
+
+def variables_of(trial: PlannedTrial) -> dict[str, str]:
+    """The environment variables that a run gives to a trial, as they are shown."""
+    found = trial.overrides.get("environment_variables")
+    return {str(name): str(shown(value)) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
 def options_of(trial: PlannedTrial) -> Mapping[str, Any]:
@@ -47,28 +74,39 @@ def options_text(options: Mapping[str, Any] | None) -> str:
 
 
 def named(arms: Iterable[Arm], joint: str = "/") -> dict[Arm, str]:
-    """A distinct name for each: `terminal/large`; `terminal (temperature=0)/large` where options differ."""
+    """A distinct name for each: `terminal/large`; `terminal (temperature=0)/large` where options differ.
+
+    A swept variable stands behind: `terminal/large MODE=fast`.
+    """
     known = list(dict.fromkeys(arms))
-    inside = _apart(known)
-    parts = [(with_options(arm.agent or "", inside[arm]), arm.model) for arm in known]
-    names = [joint.join(part for part in each if part) for each in parts]
+    inside = apart(known)
+    names = [
+        " ".join([_joined(with_options(arm.agent or "", inside[arm]), arm.model, joint=joint), *_told(arm)])
+        for arm in known
+    ]
     return dict(zip(known, distinct(names), strict=True))
 
 
-def options_apart(trials: Iterable[PlannedTrial]) -> dict[Arm, str]:
-    """What sets agents of one name apart, whatever their models; empty where nothing does."""
-    return _apart(map(arm_of, trials))
-
-
-def _apart(arms: Iterable[Arm]) -> dict[Arm, str]:
+def apart(arms: Iterable[Arm]) -> dict[Arm, str]:
+    """What sets agents of one name apart, whatever their models: options, or else the version."""
+    known = list(dict.fromkeys(arms))
+    versions = Counter(arm._replace(version=None) for arm in known)
     by_agent: dict[str | None, list[Arm]] = {}
-    for arm in dict.fromkeys(arms):
+    for arm in known:
         by_agent.setdefault(arm.agent, []).append(arm)
     return {
-        arm: inside
+        arm: ", ".join(filter(None, (options, _version(arm, versions))))
         for group in by_agent.values()
-        for arm, inside in zip(group, differing([each.options for each in group]), strict=True)
+        for arm, options in zip(group, differing([each.options for each in group]), strict=True)
     }
+
+
+def _version(arm: Arm, alike: Mapping[Arm, int]) -> str:
+    return f"version={arm.version}" if arm.version and alike[arm._replace(version=None)] > 1 else ""
+
+
+def _told(arm: Arm) -> list[str]:
+    return [f"{name}={value}" for name, value in arm.variables]
 
 
 def shown_options(options: str) -> dict[str, str]:
@@ -81,17 +119,28 @@ def with_options(agent: str, inside: str) -> str:
     return f"{agent} ({inside})" if inside else agent
 
 
-def whole_name(arm: Arm) -> str:
-    """A name with every option: the same in each run, whoever else took part."""
+def whole_names(arms: Iterable[Arm]) -> dict[Arm, str]:
+    """Names with every option: the same in each run, whoever else took part.
+
+    Without the version, which changes from run to run, unless two arms differ in nothing else.
+    """
+    known = list(dict.fromkeys(arms))
+    versions = Counter(arm._replace(version=None) for arm in known)
+    names = [_whole_name(arm, _version(arm, versions)) for arm in known]
+    return dict(zip(known, distinct(names), strict=True))
+
+
+def _whole_name(arm: Arm, version: str) -> str:
     inside = ", ".join(f"{name}={value}" for name, value in _leaves(arm.options).items())
     if len(inside) > _SHOWN_ALL or "…" in inside:
         masked = digest(_masked(arm.options))[:6]
         inside = f"{inside[:_SHOWN_ALL].rstrip('… ')}… {masked}"
-    return _joined(with_options(arm.agent or "", inside), arm.model)
+    who = with_options(arm.agent or "", ", ".join(filter(None, (inside, version))))
+    return " ".join([_joined(who, arm.model), *_told(arm)])
 
 
-def _joined(*parts: str | None) -> str:
-    return "/".join(part for part in parts if part)
+def _joined(*parts: str | None, joint: str = "/") -> str:
+    return joint.join(part for part in parts if part)
 
 
 def differing(options: Sequence[str]) -> list[str]:

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 ENVIRONMENT_BROKEN = "environment_broken"
 """Why an attempt failed whose tests broke in its sandbox, although they work in an untouched one."""
+CONTEXT_LENGTH = "context_length"
+"""Why a model refused a conversation: it cannot read so much. `failure.type` of an attempt that ended so."""
 
 
 class Blame(StrEnum):
@@ -44,6 +46,11 @@ class Outcome(StrEnum):
     """Who is responsible for this outcome."""
     scored: bool
     """Whether it counts in the score: only what the agent itself caused."""
+    error: bool
+    """Whether somebody else's fault kept the agent from being judged: it widens the bounds of a score. What a
+    person cancelled or skipped is neither scored nor an error."""
+    broken: bool
+    """Whether a machine or a provider failed."""
     retryable: bool
     """Whether a policy may try again. Never depends on whether the agent passed."""
 
@@ -74,7 +81,8 @@ _BLAME = {
 for _outcome, _blame in _BLAME.items():
     _outcome.blame = _blame
     _outcome.scored = _blame is Blame.AGENT
-    _outcome.retryable = _blame in {Blame.INFRASTRUCTURE, Blame.PROVIDER}
+    _outcome.error = _blame not in {Blame.AGENT, Blame.PERSON}
+    _outcome.broken = _outcome.retryable = _blame in {Blame.INFRASTRUCTURE, Blame.PROVIDER}
 
 
 def from_reward(reward: float) -> Outcome:
@@ -82,3 +90,18 @@ def from_reward(reward: float) -> Outcome:
     if reward >= 1:
         return Outcome.PASSED
     return Outcome.PARTIAL if reward > 0 else Outcome.FAILED
+
+
+def reward_of(outcome: Outcome | None, reward: float | None) -> float | None:
+    """What a trial is worth in the score: its recorded reward, else 1 if it passed and 0 if not.
+
+    None where it has no result or is not scored.
+    """
+    if outcome is None or not outcome.scored:
+        return None
+    return reward if reward is not None else float(outcome is Outcome.PASSED)
+
+
+def is_pass(outcome: Outcome | None, reward: float | None) -> bool:
+    """Whether a trial passed: it is scored, with a whole reward. An agent that ran out of time may have."""
+    return (reward_of(outcome, reward) or 0.0) >= 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.errors import UsageError
-from proctor.model.outcome import Outcome
+from proctor.model.outcome import is_pass
 from proctor.model.place import safe_name
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
@@ -54,7 +54,7 @@ def older_result(
         ],
         "tags": info.tags,
         "notes": info.notes,
-        "status": "success" if record.outcome is Outcome.PASSED else "failed",
+        "status": "success" if is_pass(record.outcome, record.reward) else "failed",
     }
 
 

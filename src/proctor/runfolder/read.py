@@ -56,6 +56,12 @@ class TrialResult(Struct, frozen=True, gc=False):
             return number(stats.get(name))
         return number(stats) if name in {"p50", "mean"} else None
 
+    def interval_of(self, metric: str) -> tuple[float, float] | None:
+        """The 95 % interval of the median of any metric."""
+        if metric == metric_of(self.planned.kind):
+            return self.interval
+        return _interval(self.counted, metric) if self.counted else None
+
     def count(self, metric: str) -> int:
         """How many iterations that are held in memory have the metric."""
         return len(self.values(metric))

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from proctor.model.arms import arm_of, shown_options
-from proctor.model.outcome import Outcome
+from proctor.model.outcome import is_pass
 from proctor.model.place import attempt_folder, safe_name, trial_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import LATER_FIELDS, SCHEMA_VERSION, AttemptRecord
@@ -74,7 +74,7 @@ def run_result(
         "schema_version": SCHEMA_VERSION,
         "name": info.name,
         "run_id": info.id,
-        "status": "success" if record.outcome is Outcome.PASSED else "failed",
+        "status": "success" if is_pass(record.outcome, record.reward) else "failed",
         "outcome": record.outcome.value,
         "blame": record.outcome.blame.value,
         "experiment" if trial.kind == "experiment" else "task": trial.subject,

@@ -67,7 +67,40 @@ def check_fitting(
     for model in found:
         if prices:
             prices.check(model)
+        check_budgets(spec, settings, model)
     return tuple(found)
+
+
+def check_budgets(spec: Spec, settings: Settings, model: str) -> None:
+    """UsageError for a budget under which not one call of a model fits: every attempt would end at once."""
+    if spec.tape:
+        return
+    for source, prefix in ((spec, "budget"), (spec, "attempt_budget"), (settings, "day_budget")):
+        amounts = {f"{prefix}_{unit}": getattr(source, f"{prefix}_{unit}") for unit in _UNITS}
+        place = spec.place if source is spec else lambda name: f"setting {name}"
+        _check_amounts(amounts, model, settings, place)
+
+
+def _check_amounts(
+    amounts: Mapping[str, float | None], model: str, settings: Settings, place: Callable[[str], str]
+) -> None:
+    given = {name: value for name, value in amounts.items() if value is not None}
+    if not given:
+        return
+    prices = _prices(settings)
+    least = prices.least(model)
+    cost_usd = (prices.nano_usd(model, least) or 0) / 1e9
+    needs = {"usd": cost_usd, "tokens": least.total_tokens, "requests": 1}
+    for name, value in given.items():
+        if value >= needs[name.rpartition("_")[2]]:
+            continue
+        where = f"{found}: " if (found := place(name)) else ""
+        raise UsageError(
+            f"{where}'{name}' is {value:g}, and not one call of '{model}' fits: an answer of "
+            f"{least.completion_tokens:,} tokens is held back for each that does not say less"
+            + (f", which costs ${cost_usd:.4f}" if cost_usd else "")
+            + ". Give more, or a smaller model"
+        )
 
 
 def check_translators(spec: Spec, settings: Settings, environ: Mapping[str, str] | None = None) -> None:
@@ -117,6 +150,8 @@ def fitting_judges(
             )
             if judge.budget_usd is not None or settings.day_budget_usd is not None:
                 _prices(settings).check(judge.model)
+            own = {f"budget_{unit}": getattr(judge, f"budget_{unit}") for unit in _UNITS}
+            _check_amounts(own, judge.model, settings, lambda _: "")
         except UsageError as error:
             raise UsageError(f"{place}: judge: {error}" if place else f"judge: {error}") from error
         found[judge.model] = None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
 
 from proctor.errors import SandboxError
+from proctor.sandbox.time_limit import Seconds
 
 if TYPE_CHECKING:
     import asyncio
@@ -155,7 +156,7 @@ class Sandbox(Protocol):
         cwd: str | None = None,
         user: str | None = None,
         stdin: bytes | None = None,
-        timeout_s: float | None = None,
+        timeout_s: Seconds | None = None,
         on_output: OnOutput | None = None,
         keep_bytes: int = 1 << 20,
     ) -> ExecResult:

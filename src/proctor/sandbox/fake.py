@@ -16,6 +16,7 @@ from pathlib import Path
 
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Download, ExecResult, Network, OnOutput, SandboxInfo, SandboxRequest
+from proctor.sandbox.time_limit import Seconds, ends_within
 
 Files = dict[str, bytes]
 
@@ -108,7 +109,7 @@ class FakeSandbox:
         cwd: str | None = None,
         user: str | None = None,
         stdin: bytes | None = None,
-        timeout_s: float | None = None,
+        timeout_s: Seconds | None = None,
         on_output: OnOutput | None = None,
         keep_bytes: int = 1 << 20,
     ) -> ExecResult:
@@ -126,8 +127,9 @@ class FakeSandbox:
         self.commands.append(command)
         started = time.perf_counter()
         result = self._backend.handler(command)
-        timed_out = timeout_s is not None and result.takes_s > timeout_s
-        await asyncio.sleep(min(result.takes_s, timeout_s) if timeout_s is not None else result.takes_s)
+        ending = asyncio.ensure_future(asyncio.sleep(result.takes_s))
+        timed_out = not await ends_within(ending, timeout_s)
+        ending.cancel()
         self._require()
         if on_output and result.stdout:
             on_output("stdout", result.stdout)

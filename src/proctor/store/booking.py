@@ -79,7 +79,7 @@ def book(
 
 
 def take_over(tx: Transaction, holders: Collection[str]) -> None:
-    """Book what gateways left open at its upper estimate, and let go of all that they held."""
+    """Book what gateways left open at what was held back for it, and let go of all that they held."""
     holders = [each for each in holders if portions.is_known(tx, each)]
     calls = [call for holder in holders for call in portions.left_open(tx, holder)]
     found = _Book(tx, 0.0)
@@ -176,7 +176,7 @@ class _Book:
                 continue
             left = _left(budget, self._totals[scope]).plus(portions.held(self._tx, scope), -1).floor()
             # Nobody but the process of an attempt calls for it.
-            some = portions.portion(left, wanted.part(budget), alone=scope.kind == "attempt")
+            some = portions.portion(left, wanted.most(budget), alone=scope.kind == "attempt")
             if not any(some):
                 return {}
             found[scope] = some
@@ -209,6 +209,8 @@ class _Book:
         if operation.tokens is None:
             if operation.noted:
                 self._hold(operation, 1, requests=1)
+            for scope in self._scopes(operation):
+                self.add(scope, 0, *operation.reserve.unheld())
             return
         if operation.noted:
             self._hold(operation, 0, requests=1)

@@ -23,6 +23,12 @@ TRIAL_COLUMNS = (
 TRIAL_WIDTH = 11
 BRIEF_COLUMNS = "a.number, a.outcome, a.counts, a.started_at, a.ended_at, a.reward, a.worker"
 ATTEMPT_COLUMNS = f"{BRIEF_COLUMNS}, a.record"
+_SCORED = ", ".join(f"'{each.value}'" for each in Outcome if each.scored)
+IS_SCORED = f"a.outcome IN ({_SCORED})"
+IS_PASS = (
+    f"({IS_SCORED} AND COALESCE(a.reward, CASE WHEN a.outcome = '{Outcome.PASSED}' THEN 1 ELSE 0 END) >= 1)"
+)
+"""As `model.outcome.is_pass`."""
 
 # Runs
 
@@ -63,7 +69,12 @@ STARTED = "SELECT started_at FROM runs WHERE id = :run"
 SET_STATUS = """
 UPDATE runs SET status = :status,
                 started_at = CASE WHEN :starts = 1 THEN COALESCE(started_at, {now}) ELSE started_at END,
-                finished_at = CASE WHEN :starts = 1 THEN NULL WHEN :ends = 1 THEN {now} ELSE finished_at END
+                finished_at = CASE
+                    WHEN :starts = 1 AND total > COALESCE(
+                        (SELECT sum(c.trials) FROM run_counts c WHERE c.run_id = runs.id), 0
+                    ) THEN NULL
+                    WHEN :ends = 1 THEN COALESCE(finished_at, {now})
+                    ELSE finished_at END
 WHERE id = :run AND (status <> 'cancelled' OR :status = 'cancelled')
 """
 SET_FOLDER = "UPDATE runs SET folder = :folder, head = :head WHERE id = :id"
@@ -187,7 +198,7 @@ WHERE a.run_id = :run AND (a.idx, a.number) > (:idx, :number) ORDER BY a.idx, a.
 """
 RESULTS_PAGE = """
 SELECT t.idx, t.key, t.kind, t.subject, t.agent, t.model, t.doc,
-       a.number, a.outcome, a.started_at, a.ended_at, a.reward, a.work_s{body}
+       a.number, a.outcome, a.started_at, a.ended_at, a.reward, a.work_s, t.subject_digest{body}
 FROM trials t LEFT JOIN attempts a ON a.run_id = t.run_id AND a.idx = t.idx AND a.counts = 1
 WHERE t.run_id = :run AND t.idx > :idx ORDER BY t.idx LIMIT :limit
 """

@@ -126,7 +126,7 @@ class Reader:
             yield from rows.result_rows(page)
             last = page[-1][0]
             if bodies:
-                limit = _next_limit([len(row[13] or b"") for row in page])
+                limit = _next_limit([len(row[14] or b"") for row in page])
 
     def attempts_of(self, run_id: str, *keys: str) -> list[AttemptRow]:
         """Every attempt at one trial or several, in plan order, first to last."""

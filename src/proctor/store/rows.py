@@ -69,6 +69,8 @@ class ResultRow(Struct, frozen=True, gc=False):
     """Of a rollout: agent and verifier."""
     options: Mapping[str, Any]
     """Of the agent; empty for experiments."""
+    subject_digest: str
+    """Of the task's content, or of the experiment's code."""
     measured: Measured
     """Empty unless bodies were asked for, and where there is no result yet."""
 
@@ -317,7 +319,8 @@ def result_rows(page: Sequence[Row]) -> Iterator[ResultRow]:
             reward=row[11],
             work_s=row[12],
             options=(about.overrides.get("agent_options") if about else None) or _NOTHING,
-            measured=_measured(row[13]) if len(row) > 13 and row[13] else nothing,
+            subject_digest=row[13],
+            measured=_measured(row[14]) if len(row) > 14 and row[14] else nothing,
         )
 
 

@@ -1,7 +1,7 @@
 """What calls of models cost, by attempt, run and day; reserved before each call, settled after it.
 
 A call is a row from before it is made. One that is never settled, because its process died, goes on counting
-as a call made, at its upper estimate. How totals are changed is in `booking.py`, who may
+as a call made, at what was held back for it. How totals are changed is in `booking.py`, who may
 spend without asking in `portions.py`.
 """
 
@@ -91,18 +91,34 @@ class Reserve:
     scopes: tuple[Scope, ...]
     budgets: tuple[Budget, ...] = ()
     tokens: int
-    """The most that it will use."""
+    """What is held back for it."""
     nano_usd: int | None
-    """The most that it will cost; None: unknown."""
+    """The same in money; None: unknown."""
+    most_tokens: int = 0
+    """What it counts as when nobody knows what it used, unless more is held back."""
+    most_nano_usd: int = 0
     holder: str | None = None
     """The gateway that asks, where it may be given portions for more."""
 
     def part(self, budget: Budget) -> Amount:
+        """What is held back for the call of a budget's units."""
+        return self._amount(budget, self.tokens, self.nano_usd or 0)
+
+    def most(self, budget: Budget) -> Amount:
         """What the call takes of a budget's units at most."""
+        return self._amount(
+            budget, max(self.tokens, self.most_tokens), max(self.nano_usd or 0, self.most_nano_usd)
+        )
+
+    def unheld(self) -> tuple[int, int]:
+        """What it may use above what is held back: tokens and money."""
+        return max(0, self.most_tokens - self.tokens), max(0, self.most_nano_usd - (self.nano_usd or 0))
+
+    def _amount(self, budget: Budget, tokens: int, nano_usd: int) -> Amount:
         return Amount(
             0 if budget.requests is None else 1,
-            0 if budget.tokens is None else self.tokens,
-            0 if budget.usd is None else self.nano_usd or 0,
+            0 if budget.tokens is None else tokens,
+            0 if budget.usd is None else nano_usd,
         )
 
 
@@ -152,7 +168,7 @@ UNTIMED = Timing()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settle:
-    """Say what a reserved call used; `tokens` None: nobody knows, the estimate stays."""
+    """Say what a reserved call used; `tokens` None: nobody knows, and it counts as the most it can be."""
 
     reserve: Reserve
     day: str

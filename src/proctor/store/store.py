@@ -85,6 +85,10 @@ class Store(TrialLife):
 
         return Service(self._db)
 
+    def kinds(self, run_id: str) -> Iterator[tuple[object, int, Callable[[], PlannedTrial]]]:
+        """Every trial in plan order: what it has in common with its siblings, its rollout, itself."""
+        return self.views.trials.kinds(run_id)
+
     @property
     def views(self) -> Views:
         """What a server reads of runs, trials and events."""

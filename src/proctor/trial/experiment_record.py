@@ -76,6 +76,7 @@ def build_record(
         timed.exit.get("noise", {}),
         asked_effect=body.iterations.target_width,
         cores=_CORES,
+        scheduled=(timed.report or {}).get("scheduled"),
     )
     used = _resources(timed)
     ledger = used | _circumstances(timed) | aside

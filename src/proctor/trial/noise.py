@@ -12,7 +12,6 @@ _FREQUENCY = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"
 _SHORT_S = 0.05
 STEAL_LIMIT = 0.02
 PRESSURE_LIMIT = 0.2
-SWITCHES_PER_S_LIMIT = 50.0
 
 
 def look() -> dict[str, float]:
@@ -67,12 +66,21 @@ class NoiseProbe:
 
 
 def judge(
-    rows: Sequence[Mapping[str, Any]], noise: Mapping[str, float], *, asked_effect: float, cores: int
+    rows: Sequence[Mapping[str, Any]],
+    noise: Mapping[str, float],
+    *,
+    asked_effect: float,
+    cores: int,
+    scheduled: Sequence[int] | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
     """What the noise did to these iterations, and a warning for each way in which it did too much.
 
-    `asked_effect` is the relative precision that the spec asks for (`target_width`).
+    `asked_effect` is the relative precision that the spec asks for (`target_width`); `scheduled` how long the
+    kernel says that the code ran, and that it was ready without a CPU.
     """
+    # The lane of a measured process imports this module too, and has no use for these.
+    from proctor.analysis.clock import CPU, headline_clock, waited_for_cpu, waiting_in
+
     good = [row for row in rows if "duration_s" in row]
     found: dict[str, Any] = dict(noise)
     notes: list[str] = []
@@ -83,12 +91,14 @@ def judge(
     switches = sum(row["involuntary_switches"] for row in good)
     found["cpu_over_wall"] = cpu_s / wall_s if wall_s > 0 else None
     found["involuntary_switches"] = switches
+    if wall_s > 0 and (waited := waited_for_cpu(scheduled, cpu_s / wall_s)) is not None:
+        found["waited_for_cpu"] = waited
     for clock in ("duration_s", "cpu_s"):
         found[f"detectable_effect_{clock}"] = detectable_effect([row[clock] for row in good])
     effect = found["detectable_effect_duration_s"]
     if effect is not None and effect > asked_effect:
         notes.append(_too_noisy(effect, found["detectable_effect_cpu_s"], asked_effect))
-    if wall_s > 0.01 and cpu_s < 0.9 * wall_s and switches / wall_s > SWITCHES_PER_S_LIMIT:
+    if headline_clock([(waiting_in(found), True)]).metric == CPU:
         notes.append("other programs used the CPU: cpu_s is more reliable than duration_s here")
     return found, [*notes, *_machine_notes(noise, cores)]
 

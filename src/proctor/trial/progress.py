@@ -6,6 +6,7 @@ limits is counted and left out, so a two-gigabyte log costs a few megabytes and 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -46,7 +47,9 @@ class Phases:
             self.seconds[name] = self.seconds.get(name, 0.0) + self.clock() - began
 
 
-_PHASES = frozenset({"image", "start", "agent", "verify"})
+_PHASES = frozenset({"image", "start", "agent", "budget_wait", "verify"})
+_STANDSTILL_S = 1.0
+"""A wait for a budget that is shorter is not told."""
 _EVERY_S = 1.0
 """At most this often a log's growth is told, for each log."""
 
@@ -62,11 +65,23 @@ class LiveEvents:
         self._clock = clock
         self._bytes: dict[str, int] = {}
         self._told: dict[str, float] = {}
+        self._waits: asyncio.TimerHandle | None = None
 
     def phase(self, name: str) -> None:
         """A phase begins. Short ones are not told."""
         if name in _PHASES:
             self._note("attempt.phase", {"phase": name})
+
+    def stand_still(self, still: bool) -> None:
+        """All calls of the agent wait for a budget, or do so no more."""
+        if still:
+            loop = asyncio.get_running_loop()
+            self._waits = loop.call_later(_STANDSTILL_S, self.phase, "budget_wait")
+        elif self._waits:
+            if self._waits.when() <= asyncio.get_running_loop().time():
+                self.phase("agent")
+            self._waits.cancel()
+            self._waits = None
 
     def log(self, name: str, data: bytes) -> None:
         """A log has grown."""

@@ -90,6 +90,8 @@ class RegradeAttempt(TaskAttempt):
 class RegradeExecutor(TaskExecutor):
     """Judges the stored workspaces of an earlier run."""
 
+    runs_agents = False
+
     def __init__(
         self,
         setting: TaskSetting,

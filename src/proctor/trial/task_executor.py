@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from proctor.errors import ProctorError, SandboxError
+from proctor.errors import LastingProviderError, ProctorError, SandboxError
 from proctor.model.outcome import Outcome
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord, Failure
@@ -21,6 +21,9 @@ from proctor.trial.task_trial import TaskAttempt
 
 class TaskExecutor:
     """Executes the task trials of one run."""
+
+    runs_agents = True
+    """Whether attempts need the model of their trial."""
 
     def __init__(
         self,
@@ -46,17 +49,27 @@ class TaskExecutor:
         try:
             plan = await prepared(self.plans, trial)
         except ProctorError as error:
-            now = self.setting.clock()
-            return AttemptRecord(
-                key=trial.key,
-                number=lease.attempt,
-                outcome=Outcome.INVALID,
-                started_at=now,
-                ended_at=now,
-                failure=Failure(phase="read", type=type(error).__name__, message=str(error)),
-                worker=self.setting.worker,
-            )
+            return self._not_started(trial, lease, Outcome.INVALID, "read", error)
+        models = self.setting.models if self.runs_agents else None
+        if models and (reason := models.lasting_refusal(plan.agent, trial, lease.run_id)):
+            again = f"mend that, then run 'proctor resume {lease.run_id} --errors'"
+            refused = LastingProviderError(f"not started, because {reason}; {again}")
+            return self._not_started(trial, lease, Outcome.PROVIDER_ERROR, "start", refused)
         return await self._attempt(plan, trial, lease).run()
+
+    def _not_started(
+        self, trial: PlannedTrial, lease: Lease, outcome: Outcome, phase: str, error: ProctorError
+    ) -> AttemptRecord:
+        now = self.setting.clock()
+        return AttemptRecord(
+            key=trial.key,
+            number=lease.attempt,
+            outcome=outcome,
+            started_at=now,
+            ended_at=now,
+            failure=Failure(phase=phase, type=type(error).__name__, message=str(error)),
+            worker=self.setting.worker,
+        )
 
     def _attempt(self, plan: TaskTrialPlan, trial: PlannedTrial, lease: Lease) -> TaskAttempt:
         kind = EpisodeAttempt if plan.task.kind == "episode" else TaskAttempt

@@ -88,6 +88,7 @@ class TaskAttempt:
         if self.models.used:
             self.redactor = setting.redactor.also("ATTEMPT_TOKEN", token)
         live = LiveEvents(partial(setting.note, lease)) if setting.note else None
+        self.models.clock.on_change = live.stand_still if live else None
         heard = [partial(setting.on_log, trial)] if setting.on_log else []
         self.logs = Logs(self.folder / "logs", self.redactor, [*heard, live.log] if live else heard)
         self.phases = Phases(entered=live.phase if live else None)
@@ -294,7 +295,8 @@ class TaskAttempt:
         except BudgetExhausted as error:
             self._end(Outcome.BUDGET_EXHAUSTED, error)
         except SandboxError as error:
-            if self.controls is None or await blame.is_hosts(error, self.sandbox):
+            untried = self.controls is None or self.models.never_answered
+            if untried or await blame.is_hosts(error, self.sandbox):
                 raise
             self.interrupted = True
             self._end(Outcome.AGENT_ERROR, error)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from proctor.agents.base import AgentContext, Allowance, BudgetExhausted, ModelAccess
+from proctor.agents.base import AgentContext, AgentTimeout, Allowance, BudgetExhausted, ModelAccess
 from proctor.agents.installed.aider import Aider
-from proctor.agents.installed.base import Lines, Steps
+from proctor.agents.installed.base import INSTRUCTION, Lines, Steps
 from proctor.agents.installed.claude_code import ClaudeCode
 from proctor.agents.installed.codex import Codex
 from proctor.agents.installed.folders import Installed, place_of
@@ -73,21 +74,27 @@ OPENCODE = [
 class Machine:
     """A sandbox that ends every command with the same words."""
 
-    def __init__(self, output: bytes = b"", exit_code: int = 0) -> None:
-        self.output, self.exit_code = output, exit_code
+    def __init__(
+        self, output: bytes = b"", exit_code: int = 0, *, ends: bool = True, left: bytes = b""
+    ) -> None:
+        self.output, self.exit_code, self.ends, self.left = output, exit_code, ends, left
         self.commands: list[list[str]] = []
+        self.inputs: list[bytes | None] = []
         self.env: dict[str, str] = {}
 
-    async def exec(self, argv, *, env=None, on_output=None, **options):
+    async def exec(self, argv, *, env=None, on_output=None, stdin=None, **options):
         self.commands.append(argv)
+        self.inputs.append(stdin)
         self.env = env or self.env
         if on_output:
             for at in range(0, len(self.output), 7):
                 on_output("stdout", self.output[at : at + 7])
-        return ExecResult(exit_code=self.exit_code, stdout=self.output)
+        return ExecResult(exit_code=self.exit_code, stdout=self.output, timed_out=not self.ends)
 
     async def download(self, source, target, *, max_bytes):
-        raise FileNotFoundError(source)
+        if not self.left:
+            raise FileNotFoundError(source)
+        target.write_bytes(self.left)
 
 
 @pytest.fixture(autouse=True)
@@ -219,6 +226,8 @@ async def test_output_beyond_the_limit_ends_the_attempt():
 async def test_an_exit_code_is_noted():
     result = await Codex().run(TASK, Machine(exit_code=3), "m", context_for())
     assert (result.exit_code, result.notes) == (3, ("codex ended with exit code 3",))
+    result = await Codex().run(TASK, Machine(b"first\nno room\n", exit_code=3), "m", context_for())
+    assert result.notes == ("codex ended with exit code 3: no room",)
 
 
 async def test_an_event_of_another_version_is_only_logged():
@@ -273,3 +282,33 @@ async def test_a_line_without_an_end_is_passed_over_and_the_next_is_read():
     heard("stdout", b"the end of it\n" + json.dumps(CODEX[0]).encode() + b"\n")
     steps.end()
     assert steps.count == 1
+
+
+@pytest.mark.parametrize(
+    ("agent", "machine", "said"),
+    [
+        (Codex, {"output": "".join(f"{json.dumps(each)}\n" for each in CODEX[:2]).encode()}, ["I look.", ""]),
+        (Aider, {"output": b"I edit."}, ["I edit."]),
+        (
+            MiniSweAgent,
+            {"left": json.dumps({"messages": [{"role": "assistant", "content": "I look."}]}).encode()},
+            ["I look."],
+        ),
+    ],
+)
+async def test_an_agent_that_ran_out_of_time_has_told_what_it_did(agent, machine, said):
+    context = context_for()
+    with pytest.raises(AgentTimeout):
+        await agent().run(TASK, Machine(**machine, ends=False), "fake/m", context)
+    assert [step["message"] for step in context.trajectory.steps] == said
+
+
+@pytest.mark.parametrize("agent", ALL)
+async def test_an_instruction_of_any_length_is_given_on_the_standard_input(agent):
+    machine = Machine()
+    context = replace(context_for(), instruction="word " * 40_000)
+    await agent().run(TASK, machine, "fake/m", context)
+    assert machine.inputs[0] == context.instruction.encode()
+    assert max(map(len, machine.commands[0])) < 10_000
+    reads = any(INSTRUCTION in word for word in machine.commands[0][4:])
+    assert reads == (agent in {Aider, MiniSweAgent, OpenHands})

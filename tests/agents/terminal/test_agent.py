@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.gateway.conftest import until
 
 from proctor.agents.base import Allowance, BudgetExhausted, ModelAccess
 from proctor.agents.chat import Chat
 from proctor.agents.terminal.agent import Terminal
-from proctor.agents.terminal.protocol import BUSY, CONFIRM, IDLE, NOTHING
+from proctor.agents.terminal.protocol import BUSY, CONFIRM, CUT_OFF, IDLE, NOTHING
+from proctor.agents.trajectory import Trajectory
 from proctor.errors import UsageError
 from proctor.gateway.app import Gateway
 from proctor.gateway.provider.script import Fault, Tool, Turn, commands, following
@@ -175,3 +178,17 @@ async def test_the_system_text_and_the_time_limit_of_a_request_are_options(attem
     _, _, requests = await attempt(commands("true"), agent)
     assert waits == [7]
     assert requests[0]["messages"][0]["content"] == "Work in /, at most 100 times."
+
+
+async def test_an_agent_that_is_ended_keeps_the_step_that_was_under_way(attempt, logged):
+    trajectory = Trajectory(session_id="s", agent="terminal", version="1")
+    working = asyncio.create_task(attempt(commands("echo a", "sleep 100"), trajectory=trajectory))
+    await until(lambda: b"$ sleep 100" in logged)
+    working.cancel()
+    await asyncio.wait({working})
+    document = trajectory.to_mapping()
+    assert [step["tool_calls"][0]["arguments"]["command"] for step in document["steps"]] == [
+        "echo a",
+        "sleep 100",
+    ]
+    assert seen(document) == ["a\n[exit code 0]", CUT_OFF]

@@ -229,3 +229,13 @@ def test_what_is_no_archive_is_said(tmp_path):
     (tmp_path / "a.tar").write_bytes(b"hello" * 1000)
     with pytest.raises(SandboxError, match="no archive"):
         archive.unpack(tmp_path / "a.tar", tmp_path / "in", max_bytes=10, single=False)
+
+
+async def test_a_service_that_does_not_answer_in_time_is_the_hosts_failure(sandbox, monkeypatch):
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("proctor.sandbox.harbor.sandbox._END_S", 0.01)
+    monkeypatch.setattr(sandbox, "_command", never)
+    with pytest.raises(HostError, match=r"cannot end processes in sandbox s1: no answer within 0\.01 s"):
+        await sandbox.end_processes()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.sandbox.init.wire import receive, reply
 
-from proctor.errors import SandboxError
+from proctor.errors import HostError, SandboxError
 from proctor.sandbox.init.channel import Channel
 from proctor.sandbox.init.session import Session
 from proctor.sandbox.init.streams import Streams, input_descriptor
@@ -185,3 +185,13 @@ async def test_a_flood_is_slowed_down_and_let_through(monkeypatch):
     assert streams.out.drain() == b"y" * 10
     assert streams.paused_s > 0
     streams.close()
+
+
+async def test_an_init_that_does_not_end_a_command_is_the_hosts_failure(monkeypatch):
+    for name in ("_KILL_GRACE_S", "_STALLED_S"):
+        monkeypatch.setattr(f"proctor.sandbox.init.session.{name}", 0.01)
+    session = Session("s")
+    with session.open():
+        with pytest.raises(HostError, match="sandbox s does not answer"):
+            await session.run(["sleep"], env={}, cwd="/", user="root", timeout_s=0.01)
+        session.close()

@@ -8,6 +8,9 @@ def test_two_runs_are_compared(reading):
     assert found["kind"] == "compare"
     assert found["runs"] == [SECOND, LIVE]
     assert found["comparison"]["verdict"]
+    assert (found["comparison"]["changed"], found["comparison"]["with_changed"]) == ([], False)
+    asked = reading.get("/api/compare", a=SECOND, b=LIVE, changed_tasks=True)
+    assert asked["comparison"]["with_changed"] is True
     assert reading.ours.get("/api/compare", params={"a": FIRST, "b": "nothing"}).status_code == 404
     assert reading.ours.get("/api/compare", params={"a": FIRST, "b": "/etc"}).status_code == 404
 

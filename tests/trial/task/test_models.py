@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
-from tests.gateway.conftest import KEY, PRICES, QUICK
+from msgspec import structs
+from tests.gateway.conftest import KEY, PRICES, QUICK, RUN, until
+from tests.gateway.test_budget_waits import Gate
+from tests.store.conftest import Make
 
 from proctor.agents.base import AgentResult, AgentUnavailable, ModelAccess
 from proctor.agents.chat import Chat
@@ -14,13 +18,16 @@ from proctor.agents.oracle import Nop
 from proctor.agents.trajectory import Trajectory
 from proctor.errors import LastingProviderError, ProviderError
 from proctor.gateway.app import Gateway
-from proctor.gateway.provider.script import commands
+from proctor.gateway.provider.script import Turn, commands
 from proctor.gateway.provider.server import FakeProvider
 from proctor.gateway.providers import Provider, Providers
 from proctor.model.plan import PlannedTrial
 from proctor.model.trial import Lease
 from proctor.runs.models import speaks
 from proctor.sandbox.base import SandboxInfo
+from proctor.store.open import open_store
+from proctor.store.spending import Budget, Scope
+from proctor.store.store import Store
 from proctor.trial.task.models import AttemptModels, ModelGateway
 from proctor.trial.task.record import usage_of
 
@@ -134,3 +141,51 @@ async def test_the_gateways_word_goes_before_the_agents(options, kind, said):
         with pytest.raises(kind, match=said):
             await used.run(hides, Deaf(), hosted_tools=False)
         await used.shared.close()
+
+
+async def test_an_agents_time_stands_still_while_others_hold_the_budget(tmp_path):
+    with open_store(str(tmp_path / "proctor.db")) as store:
+        Make.run(store, RUN)
+        first, second, steps = await stood_still(store)
+    assert steps == ["waits", "goes on"]
+    assert second.budget_wait_s > 1
+    assert second.waited_s < second.budget_wait_s, "that of the provider is apart"
+    assert second.usage()["budget_wait_s"] > 1
+    assert "budget_wait_s" not in first.usage()
+    assert any("waited" in note and "budget" in note for note in second.notes)
+
+
+async def stood_still(store: Store) -> tuple[AttemptModels, AttemptModels, list[str]]:
+    """Two attempts; the second had to wait for longer than its agent's time."""
+    async with Gate(lambda _: Turn(text="hi"), key=KEY) as provider:
+        first, second = held_by_one_call(provider, store, 2)
+        steps: list[str] = []
+
+        async def works(access: ModelAccess) -> AgentResult:
+            async with second.clock.limit(0.3):
+                return await asks(access)
+
+        holding = asyncio.create_task(first.run(asks, Deaf(), hosted_tools=False))
+        await until(lambda: provider.at_work == 1)
+        second.clock.on_change = lambda still: steps.append("waits" if still else "goes on")
+        waiting = asyncio.create_task(second.run(works, Deaf(), hosted_tools=False))
+        await until(lambda: second.standstill_s() > 1)
+        provider.opened.set()
+        await asyncio.gather(holding, waiting)
+        await first.shared.close()
+    return first, second, steps
+
+
+def held_by_one_call(provider: FakeProvider, store: Store, number: int) -> list[AttemptModels]:
+    """Attempts that share a budget for one call at a time."""
+    providers = Providers([Provider(name="fake", base_url=provider.base_url, key=KEY)])
+    shared = ModelGateway(
+        open=lambda: Gateway(providers, PRICES, retry=QUICK, spending=store.spending),
+        speaks=lambda *who: speaks(*who, providers),
+        budgets=lambda *_: (Budget(scope=Scope("run", RUN), tokens=150),),
+    )
+    lease = Lease(RUN, "k", 0, "w", 1, 1, 0.0)
+    return [
+        AttemptModels(shared, structs.replace(TRIAL, index=index), lease, CHATTY, f"proctor-{index}")
+        for index in range(number)
+    ]

@@ -7,7 +7,7 @@ import pytest
 
 from proctor.analysis.aa import Pair, Urns, halve, judge_pair
 from proctor.analysis.estimate import TaskRewards
-from proctor.verdicts.compare.results import ResultSet
+from proctor.verdicts.compare.results import ArmRewards, ResultSet
 from proctor.verdicts.gate.evaluate import evaluate
 from proctor.verdicts.gate.inputs import GateInput
 from proctor.verdicts.gate.rules import read_rules
@@ -21,7 +21,8 @@ RULES = {
 
 def side(tasks: tuple[TaskRewards, ...]) -> GateInput:
     trials = sum(len(task.scored) + task.errors for task in tasks)
-    results = ResultSet(label="simulated", source="run", kind="task", tasks=tasks)
+    arms = (ArmRewards(name="", tasks=tasks),)
+    results = ResultSet(label="simulated", source="run", kind="task", arms=arms)
     return GateInput(results=results, trials=trials, broken=sum(task.errors for task in tasks))
 
 

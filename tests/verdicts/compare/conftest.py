@@ -38,9 +38,16 @@ def make_run(points: Sequence[Point], *, run_id: str = "run-a", **more: Any) -> 
 
 
 def make_task_run(
-    tasks: Mapping[str, Sequence[float | Outcome]], *, run_id: str = "run-a", agents: Sequence[str] = ("x",)
+    tasks: Mapping[str, Sequence[float | Outcome]],
+    *,
+    run_id: str = "run-a",
+    agents: Sequence[str] = ("x",),
+    contents: Mapping[str, str] | None = None,
 ) -> RunData:
-    """Each task has its rollouts: a reward, or the error that someone else caused."""
+    """Each task has its rollouts: a reward, or the error that someone else caused.
+
+    `contents`: digests of tasks; the others have their names for one.
+    """
     trials = []
     for agent in agents:
         for name, rollouts in tasks.items():
@@ -51,7 +58,7 @@ def make_task_run(
                     index=len(trials),
                     kind="task",
                     subject=name,
-                    subject_digest=name,
+                    subject_digest=(contents or {}).get(name, name),
                     body=0,
                     rollout=rollout,
                     agent=agent,

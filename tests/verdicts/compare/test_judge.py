@@ -11,6 +11,9 @@ from proctor.analysis.verdict import Verdict
 from proctor.errors import Exit, UsageError
 from proctor.model.direction import Direction, direction_of
 from proctor.model.outcome import Outcome
+from proctor.render.document.html import html
+from proctor.render.results.compare import comparison
+from proctor.runfolder.read import TrialResult
 from proctor.verdicts.compare.judge import compare, is_time
 from proctor.verdicts.compare.results import from_run
 from proctor.verdicts.compare.sentence import caution, detectable_sentence, percent, sentence, ways_out
@@ -260,7 +263,41 @@ def test_waiting_for_a_cpu_widens_wall_times_and_is_said(run):
     found = compare(a, b, noise=QUIET)
     assert b.points[0].waited == pytest.approx(0.54)
     assert found.verdict is not Verdict.WORSE
-    assert found.warnings == ("B: the code waited for a CPU up to 54% of the time",)
+    assert found.warnings[-1] == "B: the code waited for a CPU up to 54% of the time"
+
+
+def on_both_clocks(data, cpu, **noise):
+    """The same durations, with CPU times beside them."""
+    (trial,) = data.trials
+    record = trial.counted
+    rows = tuple({**row, "cpu_s": cpu * row["duration_s"]} for row in record.iterations)
+    metrics = {**record.metrics, "cpu_s": {"p50": 1.0}}
+    ledger = {"noise": {"cpu_over_wall": cpu, **noise}}
+    record = structs.replace(record, iterations=rows, metrics=metrics, ledger=ledger)
+    return replace(data, trials=(TrialResult(trial.planned, (record,), record),))
+
+
+def test_both_sides_are_judged_by_the_cpu_clock_where_one_was_held_up(run):
+    calm = on_both_clocks(run([({}, STEADY)]), 1.0, waited_for_cpu=0.0)
+    loaded = on_both_clocks(run([({}, [2 * value for value in STEADY])]), 0.5, waited_for_cpu=0.5)
+    found = compare(from_run(calm, ()), from_run(loaded, ()), noise=QUIET)
+    assert [each.metric for each in found.metrics] == ["cpu_s"]
+    assert found.metrics[0].times.points[0].ratio == pytest.approx(1.0)
+    assert found.warnings[-1].startswith(
+        "Judged by CPU time (cpu_s): other programs had the CPU for up to 50%"
+    )
+    assert found.to_dict()["clock"]["metric"] == "cpu_s"
+    asked = compare(from_run(calm, ()), from_run(loaded, ()), metrics=("duration_s",), noise=QUIET)
+    assert [each.metric for each in asked.metrics] == ["duration_s"]
+    assert asked.to_dict()["clock"] is None
+
+
+def test_code_that_waits_of_itself_is_judged_by_elapsed_time_under_load_too(run):
+    calm = on_both_clocks(run([({}, STEADY)]), 0.5, waited_for_cpu=0.0)
+    loaded = on_both_clocks(run([({}, STEADY)]), 0.4, waited_for_cpu=0.2)
+    found = compare(from_run(calm, ()), from_run(loaded, ()))
+    assert [each.metric for each in found.metrics] == ["duration_s"]
+    assert any("the code also waits by itself (up to 50% of the time)" in each for each in found.warnings)
 
 
 @pytest.mark.parametrize("noise", [{}, {"cpu_over_wall": None, "cpu_pressure": 1.0}, {"cpu_over_wall": "x"}])
@@ -332,3 +369,46 @@ def test_a_change_that_nobody_called_better_or_worse_is_a_change(run):
     declared = [replace(side, better={"depth": Direction.HIGHER}) for side in renamed]
     assert compare(*declared, metrics=("depth",)).verdict is Verdict.BETTER
     assert compare(*renamed, metrics=("depth",), higher_is_better=False).verdict is Verdict.WORSE
+
+
+GOOD, BAD = [1.0] * 5, [0.0] * 5
+
+
+def test_tasks_whose_content_changed_are_named_and_left_out_of_the_verdict(task_run):
+    names = [f"t{at}" for at in range(8)]
+    a = from_run(task_run(dict.fromkeys(names, GOOD)), ("reward", "cost_usd"))
+    harder = {**dict.fromkeys(names, GOOD), "t0": BAD, "t1": BAD}
+    b = from_run(
+        task_run(harder, run_id="run-b", contents={"t0": "new", "t1": "new"}), ("reward", "cost_usd")
+    )
+    found = compare(a, b, metrics=("reward", "cost_usd"))
+    assert found.verdict is not Verdict.WORSE
+    assert found.score.bounds.excluded.tasks == 6
+    assert [point.name for point in found.metrics[0].times.points] == names[2:]
+    assert "2 tasks have other content in B than in A, left out of the verdict: t0, t1" in found.warnings
+    assert found.to_dict()["changed"] == ["t0", "t1"]
+    page = html(comparison(found, a, b))
+    assert "other content in B than in A (2)" in page
+    asked = compare(a, b, changed_tasks=True)
+    assert asked.score.bounds.excluded.tasks == 8
+    assert "2 tasks have other content in B than in A, compared all the same: t0, t1" in asked.warnings
+
+
+def test_runs_in_which_every_task_changed_are_compared_only_when_asked(task_run):
+    a = from_run(task_run({"t": GOOD}), ())
+    b = from_run(task_run({"t": BAD}, run_id="run-b", contents={"t": "new"}), ())
+    with pytest.raises(UsageError, match=r"1 task has other content in B.*--changed-tasks compares"):
+        compare(a, b)
+    assert compare(a, b, changed_tasks=True).verdict is Verdict.WORSE
+
+
+def test_sides_that_do_not_know_the_content_of_their_tasks_are_compared_as_they_are(task_run):
+    a = from_run(task_run({"t": GOOD}), ())
+    b = from_run(task_run({"t": BAD}, run_id="run-b", contents={"t": ""}), ())
+    found = compare(a, b)
+    assert (found.changed, found.verdict) == ((), Verdict.WORSE)
+
+
+def test_the_code_of_an_experiment_may_change_as_that_is_the_question(run):
+    found = compare(*sides(run, [({}, STEADY)], [({}, SLOW)], code="v2"), noise=QUIET)
+    assert found.changed == ()

@@ -14,7 +14,7 @@ from proctor.render.results.compare import comparison
 from proctor.verdicts.compare.by_task import SPENT, arm_scores, spent, task_differences, with_spent
 from proctor.verdicts.compare.judge import compare
 from proctor.verdicts.compare.means import clustered_mean
-from proctor.verdicts.compare.results import ResultPoint, ResultSet, from_run
+from proctor.verdicts.compare.results import ArmRewards, ResultPoint, ResultSet, from_run
 
 
 def experiment(factor=1.0, points=3, values=12, seed=1, name="sort", slow=()):
@@ -42,20 +42,22 @@ def experiment(factor=1.0, points=3, values=12, seed=1, name="sort", slow=()):
 
 def agents(ability, tasks=12, each=6, seed=1, arms=("terminal/m1",), errors=0):
     rng = random.Random(seed)
-    points, rewards = [], []
+    points, rewards = [], {arm: [] for arm in arms}
     for arm in arms:
-        for task in range(tasks):
-            name = f"task-{task:02d}" + (f" × {arm}" if len(arms) > 1 else "")
+        for number in range(tasks):
+            task = f"task-{number:02d}"
+            name = f"{task} × {arm}" if len(arms) > 1 else task
             scored = tuple(float(rng.random() < ability) for _ in range(each))
-            rewards.append(TaskRewards(name=name, scored=scored, errors=errors))
+            rewards[arm].append(TaskRewards(name=task, scored=scored, errors=errors))
             samples = {
                 "duration_s": tuple(rng.lognormvariate(2, 0.2) for _ in scored),
                 "cost_usd": tuple(rng.lognormvariate(-3, 0.2) for _ in scored),
             }
-            points.append(ResultPoint(name=name, subject=name, samples=samples, arm=arm))
+            points.append(ResultPoint(name=name, subject=name, samples=samples, arm=arm, task=task))
     return ResultSet(
         label=f"agents run-{seed}", source="run", kind="task", name="agents", run_id=f"run-{seed}",
-        metric="reward", points=tuple(points), tasks=tuple(rewards),
+        metric="reward", points=tuple(points),
+        arms=tuple(ArmRewards(name=arm, tasks=tuple(found)) for arm, found in rewards.items()),
     )  # fmt: skip
 
 
@@ -169,10 +171,12 @@ def test_rewards_beyond_one_have_no_interval_of_a_share():
     )
     assert found.difference == 1.5
     assert (found.low, found.high) == (-float("inf"), float("inf"))
-    page_of(
-        replace(agents(0.5), tasks=tuple(replace(each, scored=(3.0, 4.0)) for each in agents(0.5).tasks)),
-        replace(agents(0.5), tasks=tuple(replace(each, scored=(5.0, 5.0)) for each in agents(0.5).tasks)),
-    )
+    sides = []
+    for scored in ((3.0, 4.0), (5.0, 5.0)):
+        side = agents(0.5)
+        tasks = tuple(replace(task, scored=scored) for task in side.tasks)
+        sides.append(replace(side, arms=(replace(side.arms[0], tasks=tasks),)))
+    page_of(*sides)
 
 
 def test_every_task_weighs_the_same_in_a_mean():

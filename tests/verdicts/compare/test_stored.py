@@ -57,3 +57,9 @@ def test_money_and_memory_are_read_from_where_an_attempt_reports_them(runs, stor
     data = runs.of([(trial, [record])], name="money")
     found = from_store(stored(data), data.info.id, ("cost_usd", "cpu_s", "absent"))
     assert dict(found.points[0].samples) == {"cost_usd": (0.5,), "cpu_s": (2.0,), "absent": ()}
+
+
+def test_the_content_of_a_task_is_known_from_the_store(task_run, stored):
+    data = task_run({"t": [1.0, 0.0], "u": [1.0]}, contents={"t": "abc"})
+    found = from_store(stored(data), data.info.id, ())
+    assert {point.name: point.content for point in found.points} == {"t": "abc", "u": "u"}

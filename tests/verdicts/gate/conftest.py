@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from proctor.analysis.estimate import TaskRewards
-from proctor.verdicts.compare.results import ResultPoint, ResultSet
+from proctor.verdicts.compare.results import ArmRewards, ResultPoint, ResultSet
 from proctor.verdicts.gate.evaluate import evaluate
 from proctor.verdicts.gate.inputs import GateInput
 from proctor.verdicts.gate.rules import read_rules
@@ -34,13 +34,21 @@ class Sides:
             for name, each in rewards.items()
         )
         points = tuple(
-            ResultPoint(name=name, samples={metric: tuple(values) for metric, values in each.items()})
+            ResultPoint(
+                name=name, task=name, samples={metric: tuple(values) for metric, values in each.items()}
+            )
             for name, each in (samples or {}).items()
         )
         broken = sum(lost.values())
         count = sum(len(task.scored) for task in tasks) + broken
         return GateInput(
-            results=ResultSet(label="agents", source="run", kind="task", tasks=tasks, points=points),
+            results=ResultSet(
+                label="agents",
+                source="run",
+                kind="task",
+                arms=(ArmRewards(name="", tasks=tasks),),
+                points=points,
+            ),
             **{"trials": count, "broken": broken, **more},
         )
 

@@ -351,3 +351,81 @@ def test_identical_times_with_drifting_machines_raise_few_alarms(one, sides):
         after = sides.times(scale, points=5, count=9, seed=2 * at)
         alarms += one(TIMES, after, sides.times(points=5, count=9, seed=2 * at + 1)).verdict == "regression"
     assert alarms <= 5
+
+
+def on_both_clocks(sides, cpu: float, waited: float, seed: int):
+    """A run that computes for `cpu` and waits for a CPU besides, for this share of its elapsed time."""
+    run = sides.times(cpu, metric="cpu_s", seed=seed)
+    points = tuple(
+        replace(
+            point,
+            samples={
+                "cpu_s": point.samples["cpu_s"],
+                "duration_s": tuple(value / (1 - waited) for value in point.samples["cpu_s"]),
+            },
+            waited=waited,
+            own_wait=0.0,
+        )
+        for point in run.results.points
+    )
+    return replace(run, results=replace(run.results, points=points))
+
+
+def test_time_is_judged_by_the_clock_that_leads_for_run_and_baseline(gate, sides):
+    noise = {name: Noise(sigma=0.002, source="told by the test") for name in ("duration_s", "cpu_s")}
+    run, baseline = on_both_clocks(sides, 1.0, 0.02, 1), on_both_clocks(sides, 1.0, 0.0, 2)
+    found = gate("time not slower than baseline by more than 5%", run, baseline, noise=noise)
+    assert found.results[0].sentence.startswith("duration_s at ")
+    assert found.warnings == ()
+    loaded = on_both_clocks(sides, 1.2, 0.5, 1)
+    found = gate("time not slower than baseline by more than 50%", loaded, baseline, noise=noise)
+    assert found.results[0].sentence.startswith("cpu_s at ")
+    assert found.results[0].estimate.value == pytest.approx(1.2, abs=0.05)
+    why = "other programs had the CPU for up to 50% of the time, which is not in it"
+    assert found.warnings[0].startswith(f"Judged by CPU time (cpu_s): {why}")
+
+
+def test_a_rule_that_names_a_clock_is_judged_by_it_and_told_which_would_lead(gate, sides):
+    loaded, baseline = on_both_clocks(sides, 1.0, 0.5, 1), on_both_clocks(sides, 1.0, 0.0, 2)
+    found = gate(TIMES, loaded, baseline, noise=QUIET)
+    assert found.results[0].estimate.value == pytest.approx(2.0, abs=0.1)
+    assert found.warnings[0].startswith("a rule names duration_s; 'time' would be judged by cpu_s: other ")
+
+
+def test_time_has_no_limit_of_its_own_because_a_limit_needs_one_clock(one, sides):
+    with pytest.raises(UsageError, match="a limit needs one clock: 'duration' or 'cpu time'"):
+        one("time <= 5 ms", sides.times())
+
+
+def test_a_pinned_baseline_remembers_what_decides_on_the_clock(sides, tmp_path):
+    from proctor.verdicts.gate.baselines import pin, read_baselines, write_baselines
+
+    run = on_both_clocks(sides, 1.0, 0.5, 1)
+    path = tmp_path / "baselines.json"
+    write_baselines(path, pin({}, "main", run, run_name="s", reason="r", at=1.0))
+    point = read_baselines(path)["main"].run.results.points[0]
+    assert (point.waited, point.own_wait) == (0.5, 0.0)
+
+
+def test_a_gate_leaves_out_tasks_whose_content_is_not_the_baselines(gate, sides, tmp_path):
+    from proctor.verdicts.compare.results import ResultPoint
+    from proctor.verdicts.gate.baselines import pin, read_baselines, write_baselines
+
+    def suite(rewards, contents):
+        run = sides.suite(rewards)
+        points = tuple(ResultPoint(name=name, content=contents.get(name, "old")) for name in rewards)
+        return replace(run, results=replace(run.results, points=points))
+
+    names = [f"t{at}" for at in range(10)]
+    path = tmp_path / "baselines.json"
+    pinned = suite(dict.fromkeys(names, [1.0] * 4), {})
+    write_baselines(path, pin({}, "main", pinned, run_name="s", reason="r", at=1.0))
+    baseline = read_baselines(path)["main"].run
+    harder = {**dict.fromkeys(names, [1.0] * 4), "t0": [0.0] * 4, "t1": [0.0] * 4}
+    found = gate("score not worse than 10pp", suite(harder, {"t0": "new", "t1": "new"}), baseline)
+    assert found.results[0].estimate.value == 0
+    assert found.results[0].n == "8 tasks, 32 rollouts against 32"
+    assert found.warnings[0].startswith("2 tasks have other content than in the baseline, left out of ")
+    assert found.warnings[0].endswith("pinned: t0, t1")
+    same = gate("score not worse than 10pp", suite(harder, {}), baseline)
+    assert same.results[0].n.startswith("10 tasks")

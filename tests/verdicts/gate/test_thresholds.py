@@ -149,11 +149,10 @@ def test_a_metric_without_values_is_open(one, sides):
 
 
 def scored(sides, rewards, **more):
-    from proctor.analysis.estimate import denominators
-    from proctor.verdicts.gate.inputs import three
+    from proctor.verdicts.gate.inputs import score_fields
 
     run = sides.suite(rewards, **more)
-    fields = {"score": three(denominators(run.results.tasks))}
+    fields = score_fields(run.results)
     return type(run)(results=run.results, fields=fields, trials=run.trials, broken=run.broken)
 
 

@@ -37,8 +37,10 @@ class Series:
         params: Sequence[Mapping[str, Any]] = ({"size": 1000},),
         outcome: Outcome = Outcome.PASSED,
         count: int = 8,
+        waited: float | None = None,
         **more: Any,
     ) -> str:
+        """One run. `waited`: the share of its elapsed time in which it was ready without a CPU."""
         rng = random.Random(f"{name}{number}")
         luck = rng.lognormvariate(0, 0.01)
         pairs = []
@@ -55,14 +57,21 @@ class Series:
             size = factor(each) if callable(factor) else factor
             values = [0.001 * size * luck * rng.lognormvariate(0, 0.01) for _ in range(count)]
             good = outcome is Outcome.PASSED
+            rows = [{"duration_s": value} for value in values]
+            ledger = {}
+            if waited is not None:
+                rows = [{"duration_s": value / (1 - waited), "cpu_s": value} for value in values]
+                ledger = {"noise": {"cpu_over_wall": 1 - waited, "waited_for_cpu": waited}}
+            columns = {name: describe([row[name] for row in rows]) for name in rows[0]}
             record = AttemptRecord(
                 key=trial.key,
                 number=1,
                 outcome=outcome,
                 started_at=1.0,
                 ended_at=2.0,
-                metrics={"duration_s": describe(values)} if good else {},
-                iterations=tuple({"duration_s": value} for value in values) if good else (),
+                metrics=columns if good else {},
+                iterations=tuple(rows) if good else (),
+                ledger=ledger,
                 failure=None if good else Failure(phase="work", type="Lost", message="gone"),
             )
             pairs.append((trial, record))

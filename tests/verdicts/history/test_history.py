@@ -53,6 +53,25 @@ def test_an_unchanged_series_says_so_with_its_noise(series):
     assert "no lasting change" in page_of(history)
 
 
+def test_a_history_on_a_loaded_machine_is_judged_by_the_cpu_clock_for_all_of_its_runs(series):
+    # By the wall clock the machine, half as busy from the tenth run on, looks like the code.
+    for number in range(20):
+        factor = 1.26 if number >= 12 else 1.0
+        series.points("sort", number, factor, waited=0.6 if number < 10 else 0.2)
+    history = collect(series.store, "sort")
+    (move,) = history.lines[0].moves
+    assert (history.metric, move.at) == ("cpu_s", 12)
+    assert move.change == pytest.approx(0.26, abs=0.03)
+    assert sentence(history).startswith("cpu_s of sort: one change, +2")
+    why = "Judged by CPU time (cpu_s): other programs had the CPU for up to 60% of the time"
+    assert history.notes[0].startswith(why)
+    assert why in page_of(history)
+    assert to_mapping(history)["clock"].startswith("other programs had the CPU for up to 60%")
+    by_wall = collect(series.store, "sort", metric="duration_s")
+    assert (by_wall.metric, by_wall.notes) == ("duration_s", ())
+    assert by_wall.lines[0].moves[0].change < -0.3
+
+
 def test_few_runs_are_shown_and_not_judged(series):
     step(series, runs=3)
     history = collect(series.store, "sort")

@@ -20,8 +20,8 @@ def entrant(label, passed, *, of=5, tasks=TASKS, errors=0, **more):
     known = [TaskRewards(name=task, scored=scored, errors=errors) for task, scored in rewards.items()]
     return Entrant(
         label=label, run_id="r", run_name="run", agent=label, model=None, rewards=rewards,
-        passes=denominators(known), scored=of * len(tasks), passed=passed * len(tasks),
-        errors=errors * len(tasks), **more,
+        passes=denominators(known), score=denominators(known), scored=of * len(tasks),
+        passed=passed * len(tasks), errors=errors * len(tasks), **more,
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def test_the_three_readings_of_errors(rolled):
 def test_a_task_with_more_rollouts_weighs_no_more(rolled):
     data = rolled.study().cell("a", [1.0] * 9).cell("b", [0.0]).data()
     assert rollouts(data).arms[0].passes.excluded.value == 0.5
-    assert overview(data)["errors_excluded"] == 0.5
+    assert overview(rollouts(data))["score"]["errors_excluded"] == 0.5
 
 
 def test_pass_at_k_and_pass_hat_k_over_the_same_tasks(rolled):

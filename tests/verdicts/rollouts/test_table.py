@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from proctor.model.outcome import Outcome
-from proctor.verdicts.rollouts.table import arrange, is_error
+from proctor.verdicts.rollouts.table import arrange
 
 
 def test_trials_are_placed_by_task_agent_and_model(rolled):
@@ -64,10 +63,3 @@ def test_an_agent_that_timed_out_still_earns_what_the_tests_gave(rolled):
     trial = rolled.planned(0, "a")
     (cell,) = arrange(rolled.of([(trial, [rolled.record(trial, "agent_timeout", 1.0)])])).cells.values()
     assert cell.passed == 1
-
-
-def test_only_nobodys_doing_is_an_error():
-    assert is_error(Outcome.STARVED)
-    assert not is_error(None)
-    assert not is_error(Outcome.AGENT_ERROR)
-    assert not is_error(Outcome.CANCELLED)

@@ -35,6 +35,43 @@ def test_one_iteration_claims_no_interval(runs):
     )
 
 
+def held_up(runs, trial, waited, more=0.0):
+    """A point that computes 1 ms and waits for a CPU besides, for this share of its time."""
+    cpu = [0.001 + more + 1e-6 * at for at in range(20)]
+    walls = [value / (1 - waited) for value in cpu]
+    noise = {"cpu_over_wall": 1 - waited, "waited_for_cpu": waited}
+    return runs.attempt(trial, walls, metrics={"cpu_s": cpu}, ledger={"noise": noise})
+
+
+def test_a_run_on_a_loaded_machine_is_told_by_its_cpu_time(runs):
+    trial = runs.planned()
+    data = runs.of([(trial, [held_up(runs, trial, 0.5)])])
+    text = headline(data)
+    assert text.startswith(
+        "sort_list takes 1.01 ms of CPU time per call (median of 20), 95 % interval 1.005 –"
+    )
+    assert "Judged by CPU time (cpu_s): other programs had the CPU for up to 50% of the time" in text
+    found = summary(data)
+    assert found["metric"] == "cpu_s"
+    assert found["clock"].startswith("other programs had the CPU for up to 50%")
+    assert found["subjects"][0]["median_max"] < 0.0011
+
+
+def test_one_clock_is_used_for_every_point_of_a_sweep(runs):
+    one, two = runs.planned(0, {"a": 1}), runs.planned(1, {"a": 2})
+    data = runs.of([(one, [held_up(runs, one, 0.0)]), (two, [held_up(runs, two, 0.6, 1e-6)])])
+    assert "the median of CPU time ranges from 1.01 ms (a=1)" in headline(data)
+    assert "their 95 % intervals overlap: not distinguishable" in headline(data)
+    assert "| not distinguishable |" in sweep_summary(data)
+
+
+def test_a_run_on_a_calm_machine_is_told_by_elapsed_time(runs):
+    trial = runs.planned()
+    data = runs.of([(trial, [held_up(runs, trial, 0.05)])])
+    assert "CPU time" not in headline(data)
+    assert (summary(data)["metric"], summary(data)["clock"]) == ("duration_s", "")
+
+
 def test_a_sweep_names_its_ends_by_what_varies(runs):
     text = headline(runs.lines())
     assert "measured at 7 parameter points" in text

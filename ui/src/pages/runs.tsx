@@ -5,7 +5,6 @@ import { useMemo, useState } from "preact/hooks";
 import { apart, count, dollars, duration, exact, interval, many, moment, percent, when, words } from "../format";
 import { useKeys } from "../keys";
 import { useLive } from "../live";
-import { SCORED } from "../outcomes";
 import { Bones, Empty, Find, Trouble } from "../parts/controls";
 import { Badge, Glyph, Interval, Meter, Spark, Spin } from "../parts/marks";
 import { useList } from "../parts/window";
@@ -80,7 +79,7 @@ function StateMark({ run }: { run: RunRow }) {
   const verdict = run.gate?.verdict;
   const bad = verdict ? VERDICTS[verdict] === "bad" : run.status === "failed";
   const done = run.status === "finished" || run.status === "done";
-  const lost = done && !SCORED.some((each) => run.counts[each]);
+  const lost = done && !run.scored;
   const [tone, glyph] = bad ? ["bad-t", "cross"] : needsYou(run) || lost ? ["warn-t", "bang"] : done ? ["good-t", "check"] : ["dim", "equal"];
   return (
     <span class={`st ${tone}`}>

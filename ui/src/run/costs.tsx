@@ -33,7 +33,7 @@ export function Costs({ run }: { run: RunDetail }) {
   const groups = (["task", "agent", "model"] as const)
     .map((name) => [name, linesOf(by[name] ?? by[`${name}s`] ?? by[`by_${name}`])] as const)
     .filter(([, lines]) => lines.length);
-  const passed = run.counts.passed ?? 0;
+  const { passed } = run;
   if (!groups.some(([, lines]) => lines.some((each) => (each.calls ?? each.requests ?? 0) > 0 || each.cost_usd)) && !run.cost_usd) {
     return <Empty title="No model was called.">Agents such as the oracle need none, and a replay asks none.</Empty>;
   }

@@ -1,7 +1,7 @@
 // What went wrong that was not the agent's doing, and failures, grouped by their cause.
 import { send, useResource } from "../api";
 import { count, many } from "../format";
-import { blameOf, isApart, look, nameOf, NOT_SCORED } from "../outcomes";
+import { blameOf, isApart, look, nameOf } from "../outcomes";
 import { Act, Bones, Empty, Trouble } from "../parts/controls";
 import { Badge } from "../parts/marks";
 import { Said } from "../parts/terminal";
@@ -27,7 +27,7 @@ export function Errors({ run, refresh }: { run: RunDetail; refresh: () => void }
   if (!errors.data) return errors.problem ? <Trouble problem={errors.problem} retry={errors.refresh} /> : <Bones />;
   const { groups } = errors.data;
   if (!groups.length) return run.done ? <Empty title="Nothing went wrong.">Failures of the agent are under Trials.</Empty> : <Empty title="Nothing has ended yet." />;
-  const apart = NOT_SCORED.reduce((sum, each) => sum + (run.counts[each] ?? 0), 0);
+  const apart = run.errors;
   const blames = [...new Set(groups.map((each) => each.blame))];
   const chosen = query.value.get("blame");
   const shown = groups.filter((each) => !chosen || each.blame === chosen);

@@ -3,12 +3,12 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { useResource } from "../api";
 import { apart, duration, stored, store } from "../format";
 import { useLive } from "../live";
-import { isApart, look, nameOf, ORDER } from "../outcomes";
+import { isApart, nameOf, ORDER } from "../outcomes";
 import { Bones, Empty, Find, Trouble } from "../parts/controls";
 import { Sign as Mark } from "../parts/marks";
 import { WindowBody } from "../parts/window";
 import { part, put, query } from "../router";
-import type { MatrixData, RunDetail, Sign } from "../types";
+import type { Counts, MatrixData, RunDetail, Sign } from "../types";
 import { Rail } from "./rail";
 
 const SORTS: [string, string][] = [["", "Most informative first"], ["task", "By name"], ["best", "Most passed first"], ["worst", "Fewest passed first"], ["slow", "Slowest first"]];
@@ -46,6 +46,7 @@ function useWidth(): [{ current: HTMLDivElement | null }, number] {
 interface Row {
   task: string;
   cells: Sign[][];
+  counts: Counts[];
   passed: number;
   scored: number;
   apart: number;
@@ -54,13 +55,13 @@ interface Row {
 
 function summed(row: MatrixData["rows"][number]): Row {
   const all = row.cells.flat();
-  const scored = all.filter((each) => each.o && "phftebx".includes(look(each.o).css) && !isApart(each.o));
+  const sum = (name: keyof Counts): number => row.counts.reduce((total, each) => total + each[name], 0);
   const times = all.map((each) => each.t).filter((each): each is number => each !== null).sort((a, b) => a - b);
   return {
     ...row,
-    passed: all.filter((each) => each.o === "passed").length,
-    scored: scored.length,
-    apart: all.filter((each) => isApart(each.o)).length,
+    passed: sum("passed"),
+    scored: sum("scored"),
+    apart: sum("errors"),
     median: times.length ? (times[Math.floor((times.length - 1) / 2)] ?? null) : null,
   };
 }
@@ -210,8 +211,7 @@ function MatrixRow({ row, run, first, several, fresh, size }: { row: Row; run: R
         </a>
       </th>
       {row.cells.map((cell, column) => {
-        const scored = cell.filter((each) => each.o && !isApart(each.o) && !["cancelled", "skipped"].includes(each.o)).length;
-        const passed = cell.filter((each) => each.o === "passed").length;
+        const { scored, passed } = row.counts[column] ?? { scored: 0, passed: 0 };
         if (size === "counts") {
           return (
             <td class="mc" key={column}>

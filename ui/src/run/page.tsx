@@ -50,7 +50,7 @@ function Loaded({ run, tab, refresh, set }: Shown) {
   const tasks = run.kind !== "experiment";
   const judged = verdictOf(run);
   const now = tab ?? (tasks && isOpen(run) ? "matrix" : judged && judged !== "Gate" ? "verdict" : "results");
-  const errors = Object.entries(run.counts).reduce((sum, [name, each]) => sum + (APART.has(name) ? each : 0), 0);
+  const { errors } = run;
   const base = `/runs/${part(run.id)}`;
   const names: [string, string, number | undefined][] = [
     ...(judged ? ([["verdict", judged, undefined]] as [string, string, undefined][]) : []),
@@ -94,8 +94,6 @@ function Stopped({ run }: { run: RunDetail }) {
     </div>
   );
 }
-
-const APART = new Set(["verifier_error", "verifier_timeout", "reward_invalid", "sandbox_error", "image_error", "worker_lost", "starved", "provider_error", "invalid"]);
 
 const JUDGED: Record<string, string> = { vet: "Certificates", race: "Race", perf: "Harness" };
 

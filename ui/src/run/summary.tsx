@@ -14,21 +14,19 @@ function ScoreBox({ run }: { run: RunDetail }) {
     return (
       <div class="box">
         <div class="in">
-          <h3>Pass rate</h3>
+          <h3>Score</h3>
           <p class="dim">Nothing has been scored yet.</p>
         </div>
       </div>
     );
   }
-  const scored = sum(run, SCORED);
-  const passed = run.counts.passed ?? 0;
-  const apart = sum(run, NOT_SCORED);
+  const { scored, passed, errors: apart } = run;
   const open = run.done < run.total;
   return (
     <div class="box">
       <div class="in">
         <h3>
-          Pass rate <small>{open ? "so far, " : ""}by task</small>
+          Score <small>{open ? "so far, " : ""}by task</small>
         </h3>
         <div class="bigiv">
           <Interval value={score.value} low={score.low} high={score.high} big />
@@ -36,8 +34,8 @@ function ScoreBox({ run }: { run: RunDetail }) {
         <Scale />
         <dl class="three">
           <div>
-            <dt>errors excluded</dt>
-            <dd>{percent(score.value)}</dd>
+            <dt>pass rate</dt>
+            <dd>{percent(score.pass_rate ?? score.value)}</dd>
           </div>
           <div>
             <dt>95 % interval</dt>
@@ -65,7 +63,7 @@ function ScoresBox({ run }: { run: RunDetail }) {
     <div class="box">
       <div class="in">
         <h3>
-          Pass rates <small>{run.done < run.total ? "so far, " : ""}with 95 % intervals</small>
+          Scores <small>{run.done < run.total ? "so far, " : ""}with 95 % intervals</small>
         </h3>
         <div class="scorelist">
           {scores.slice(0, MOST_SCORES).map((each, at) => (
@@ -96,11 +94,9 @@ function Outcomes({ run }: { run: RunDetail }) {
     </a>
   );
   const found = (names: string[]): string[] => names.filter((each) => run.counts[each]);
-  const scored = sum(run, SCORED);
-  const apart = sum(run, NOT_SCORED);
+  const { scored, passed, errors: apart } = run;
   const other = sum(run, ["cancelled", "skipped"]);
   const left = run.running + run.pending;
-  const passed = run.counts.passed ?? 0;
   const partial = run.counts.partial ?? 0;
   const bars: [number, string][] = [
     [passed, "var(--pass)"],

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from proctor.agents.base import AgentContext, BudgetExhausted
+from proctor.agents.shell import LONGEST_ARGUMENT
 from proctor.errors import SandboxError
 from proctor.sandbox.base import Sandbox
 
 LOG = "agent.txt"
 _MOST_TEXT = 4 << 20
 """Of each stream of a command, the last bytes: both fit into one message, whatever they are."""
-_LONGEST_ARGUMENT = 100_000
-"""The kernel takes 128 KiB."""
 _MOST_DOWNLOAD = 256 << 20
 
 
@@ -74,7 +73,7 @@ class Served:
     ) -> dict[str, Any]:
         if self._extra_path:
             command = f'export PATH="$PATH:{self._extra_path}"\n{command}'
-        as_input = len(command.encode()) > _LONGEST_ARGUMENT
+        as_input = len(command.encode()) > LONGEST_ARGUMENT
         result = await self._sandbox.exec(
             ["bash", "-s"] if as_input else ["bash", "-c", command],
             env={**self._context.env, **env},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from proctor.agents.base import AgentContext
-from proctor.agents.installed.base import HOME, InstalledAgent
+from proctor.agents.installed.base import HOME, INSTRUCTION, InstalledAgent
 from proctor.agents.installed.recipes import PyPI
 
 
@@ -16,6 +16,7 @@ class Aider(InstalledAgent):
     version = "0.86.2"
     recipe = PyPI(package="aider-chat", module="aider", pythons=((3, 11), (3, 12)))
     apis = ("chat",)
+    long_instruction = (f"--message-file={INSTRUCTION}",)
     tells_events = False
 
     def arguments(self, instruction: str, model: str, context: AgentContext) -> Sequence[str]:  # noqa: ARG002

@@ -5,26 +5,30 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from proctor.agents.base import AgentContext, AgentResult, BudgetExhausted
+from proctor.agents.base import AgentContext, AgentResult, AgentTimeout, BudgetExhausted
 from proctor.agents.installed.folders import find, place_of
 from proctor.agents.installed.recipes import Recipe
+from proctor.agents.shell import LONGEST_ARGUMENT
 from proctor.agents.trajectory import Trajectory
 from proctor.errors import SandboxError
 from proctor.settings import load_settings
 
 if TYPE_CHECKING:
     from proctor.model.task import Task
-    from proctor.sandbox.base import Sandbox
+    from proctor.sandbox.base import ExecResult, Sandbox
 
 INSIDE = "/opt/proctor/agents"
 """Where agents are in a sandbox."""
 HOME = "/var/tmp/proctor-agent"  # noqa: S108 - inside the sandbox
 """Where agents keep their own settings and sessions; removed when they end."""
+INSTRUCTION = f"{HOME}/instruction.md"
 _LOG = "agent.txt"
 _LOOKUP_TIMEOUT_S = 60.0
+_LEAVE_S = 30.0
 _MOST_RESULT = 64 << 20
 _MOST_TEXT = 1 << 20
 _MOST_LINE = 8 << 20
@@ -112,9 +116,13 @@ class InstalledAgent:
     needs_model = True
     inside = True
     pins_model = True
+    keeps_time = True
     api_options: ClassVar[tuple[str, ...]] = ("version", "args", "env")
     result_file: ClassVar[str] = ""
     """A file that the agent writes when it ends, for those that tell nothing while they work."""
+    long_instruction: ClassVar[tuple[str, ...] | None] = None
+    """What stands for an instruction that is too long for an argument: it is on the standard input, and in
+    the file `INSTRUCTION`. None: the agent is told to read the file."""
     tells_events: ClassVar[bool] = True
     """Whether its output is JSON, a line each; if it is not, it becomes one step."""
 
@@ -201,19 +209,18 @@ class InstalledAgent:
         name = (model or "").partition("/")[2] or model or ""
         steps = Steps(context.trajectory)
         lines = Lines(self, steps)
-        argv = [
-            *self.recipe.argv(self.folder),
-            *self.arguments(context.instruction, name, context),
-            *self.args,
-        ]
+        instruction = context.instruction.encode()
+        long = len(instruction) > LONGEST_ARGUMENT
+        argv = [*self.recipe.argv(self.folder), *self._arguments(name, context, long=long), *self.args]
         script, texts = _START, []
         for number, (path, text) in enumerate(self.files(name, context).items(), 1):
             script += f'mkdir -p "$(dirname "{HOME}/{path}")" && printf %s "${{{number}}}" >"{HOME}/{path}"\n'
             texts.append(text)
         script += f"shift {len(texts)}\n" if texts else ""
+        script += f'cat >{INSTRUCTION}\nexec "$@" <{INSTRUCTION}' if long else 'exec "$@" </dev/null'
         try:
             result = await sandbox.exec(
-                ["/bin/sh", "-c", script + 'exec "$@" </dev/null', "sh", *texts, *argv],
+                ["/bin/sh", "-c", script, "sh", *texts, *argv],
                 env={
                     **context.env,
                     **context.access.env,
@@ -223,27 +230,45 @@ class InstalledAgent:
                 },
                 cwd=context.workdir,
                 user=context.user,
-                timeout_s=context.timeout_s,
+                stdin=instruction if long else None,
+                timeout_s=context.allowed_s,
                 on_output=lines.output(context),
                 keep_bytes=4096 if self.tells_events else _MOST_TEXT,
             )
             lines.end()
             if not (self.tells_events or self.result_file):
                 steps.say(result.stdout.decode(errors="replace"))
-            await self._read_result(sandbox, steps)
-            await sandbox.exec(["rm", "-rf", HOME], user=context.user, timeout_s=_LOOKUP_TIMEOUT_S)
+            await self._leave(sandbox, steps, context)
         finally:
             steps.end()
         if lines.too_much:
             raise BudgetExhausted(f"more than {context.limits.output_bytes} bytes of output")
         if result.timed_out:
-            raise TimeoutError
-        failed = f"{self.name} ended with exit code {result.exit_code}"
+            raise AgentTimeout
+        failed = f"{self.name} ended with exit code {result.exit_code}{_last_line(result)}"
         return AgentResult(
             exit_code=result.exit_code,
             usage={"steps": steps.count, "tool_calls": context.trajectory.tool_calls},
             notes=(failed,) if result.exit_code else (),
         )
+
+    def _arguments(self, model: str, context: AgentContext, *, long: bool) -> list[str]:
+        if not long:
+            return list(self.arguments(context.instruction, model, context))
+        mark = f"Your task is in the file {INSTRUCTION}: read all of it, and do what it says."
+        given = self.arguments(mark, model, context)
+        if self.long_instruction is None:
+            return list(given)
+        return [word for each in given for word in (self.long_instruction if mark in each else (each,))]
+
+    async def _leave(self, sandbox: Sandbox, steps: Steps, context: AgentContext) -> None:
+        """Read what it left, and remove it: not for long, whatever it has made of its folder."""
+        import asyncio  # a list of the agents needs none
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_S):
+                await self._read_result(sandbox, steps)
+                await sandbox.exec(["rm", "-rf", HOME], user=context.user, timeout_s=_LEAVE_S)
 
     async def _read_result(self, sandbox: Sandbox, steps: Steps) -> None:
         if not self.result_file:
@@ -255,6 +280,12 @@ class InstalledAgent:
                 self.read(json.loads(file.read_bytes()), steps)
             except (OSError, ValueError, SandboxError):
                 return  # it ended before it wrote one; its log tells why
+
+
+def _last_line(result: ExecResult) -> str:
+    """What a program said last, for people."""
+    lines = (result.stderr.strip() or result.stdout.strip()).decode(errors="replace").splitlines()
+    return f": {lines[-1].strip()[:300]}" if lines else ""
 
 
 class Lines:

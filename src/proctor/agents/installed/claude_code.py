@@ -19,6 +19,7 @@ class ClaudeCode(InstalledAgent):
         program="lib/node_modules/@anthropic-ai/claude-code/bin/claude.exe",
     )
     apis = ("messages",)
+    long_instruction = ()
 
     def arguments(self, instruction: str, model: str, context: AgentContext) -> Sequence[str]:  # noqa: ARG002
         """Print what is done, ask nobody, and leave the web alone."""

@@ -19,6 +19,7 @@ class Codex(InstalledAgent):
         program="lib/node_modules/@openai/codex/node_modules/@openai/codex-linux-*/vendor/*/bin/codex",
     )
     apis = ("responses",)
+    long_instruction = ("-",)
 
     def arguments(self, instruction: str, model: str, context: AgentContext) -> Sequence[str]:
         """A provider of its own name: with a known one it tries websockets, and ignores the address."""

@@ -16,6 +16,7 @@ class GeminiCli(InstalledAgent):
     version = "0.61.0"
     recipe = Npm(package="@google/gemini-cli", program="bin/gemini", node=True)
     apis = ("gemini",)
+    long_instruction = ()
 
     def arguments(self, instruction: str, model: str, context: AgentContext) -> Sequence[str]:  # noqa: ARG002
         """Ask nobody, tell what is done."""

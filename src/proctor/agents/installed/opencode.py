@@ -17,6 +17,7 @@ class OpenCode(InstalledAgent):
     version = "1.18.33"
     recipe = Npm(package="opencode-ai", program="lib/node_modules/opencode-ai/bin/opencode.exe")
     apis = ("chat",)
+    long_instruction = ()
 
     def arguments(self, instruction: str, model: str, context: AgentContext) -> Sequence[str]:  # noqa: ARG002
         """Ask nobody; a title is given, else a model is asked for one."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from proctor.agents.base import AgentContext
-from proctor.agents.installed.base import HOME, Event, InstalledAgent, Steps, text_of
+from proctor.agents.installed.base import HOME, INSTRUCTION, Event, InstalledAgent, Steps, text_of
 from proctor.agents.installed.recipes import PyPI
 
 
@@ -17,6 +17,7 @@ class OpenHands(InstalledAgent):
     version = "1.16.0"
     recipe = PyPI(package="openhands", module="openhands_cli.entrypoint", pythons=((3, 12), (3, 12)))
     apis = ("chat",)
+    long_instruction = (f"--file={INSTRUCTION}",)
 
     def arguments(self, instruction: str, model: str, context: AgentContext) -> Sequence[str]:  # noqa: ARG002
         """Ask nobody, tell what is done."""
@@ -30,6 +31,7 @@ class OpenHands(InstalledAgent):
             "LLM_API_KEY": context.access.token,
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
             "OPENHANDS_SUPPRESS_BANNER": "1",
+            "PYTHONUNBUFFERED": "1",
             "OPENHANDS_WORK_DIR": context.workdir,
             "HOME": HOME,
         }

@@ -17,6 +17,7 @@ class QwenCode(InstalledAgent):
     version = "0.24.4"
     recipe = Npm(package="@qwen-code/qwen-code", program="bin/qwen", node=True)
     apis = ("chat",)
+    long_instruction = ()
 
     def arguments(self, instruction: str, model: str, context: AgentContext) -> Sequence[str]:  # noqa: ARG002
         """Ask nobody, tell what is done."""

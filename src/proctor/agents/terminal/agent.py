@@ -18,6 +18,7 @@ from proctor.agents.terminal.memory import Memory
 from proctor.agents.terminal.protocol import (
     BUSY,
     CONFIRM,
+    CUT_OFF,
     IDLE,
     NOTHING,
     SYSTEM,
@@ -131,12 +132,15 @@ class _Work:
             actions = wanted(reply)
             results: list[tuple[str, str]] = []
             done = False
-            for action in actions:
-                text, done = await self._act(action)
-                results.append((action.id, text))
-                if done:
-                    break
-            self._note(reply, actions, results)
+            try:
+                for action in actions:
+                    results.append((action.id, CUT_OFF))
+                    text, done = await self._act(action)
+                    results[-1] = action.id, text
+                    if done:
+                        break
+            finally:
+                self._note(reply, actions, results)
             if done:
                 return AgentResult(usage={"steps": number, "requests": number})
             silent = 0 if any(each.kind != "mistake" for each in actions) else silent + 1

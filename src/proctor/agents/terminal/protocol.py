@@ -20,6 +20,8 @@ most {command_s}), it goes on and you are told.
 Without tools, answer with one fenced block: ```sh with a command, ```keys with keys, ```wait with seconds; \
 or with DONE alone when the task is solved.
 Long outputs are shown without their middle. You have {steps} steps."""
+CUT_OFF = "[the agent was ended before this had; its log has the output so far]"
+"""What the trajectory says of an action that was under way when the agent's time was over."""
 NOTHING = (
     "There was no command in your answer. Call a tool: shell, keys, wait or finish; or answer with one "
     "fenced ```sh block with a command, or with DONE alone if the task is solved."

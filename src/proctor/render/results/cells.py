@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from proctor.analysis.interval import Interval
 from proctor.model.document import Cell, Column, Look, Sign, Table, Tone
-from proctor.model.outcome import Blame, Outcome
+from proctor.model.outcome import Blame, Outcome, is_pass
 from proctor.model.place import attempt_folder, trial_folder
 from proctor.model.plan import PlannedTrial
 from proctor.quantity import MISSING, duration, metric_title, number, show, significant
 from proctor.runfolder.read import TrialResult
-from proctor.verdicts.rollouts.table import is_error
 from proctor.verdicts.rollouts.words import rate, span
 
 if TYPE_CHECKING:
@@ -96,14 +95,15 @@ def glyph(outcome: Outcome | None) -> str:
     return GLYPHS[outcome] if outcome else PENDING
 
 
-def look(outcome: Outcome | None) -> Look:
-    """Which of six looks an outcome has in a matrix."""
-    if outcome is None or (not outcome.scored and not is_error(outcome)):
+def look(outcome: Outcome | None, reward: float | None = None) -> Look:
+    """Which of six looks a trial has in a matrix: what passed looks so, however it ended."""
+    if is_pass(outcome, reward):
+        return "pass"
+    if outcome is None or (not outcome.scored and not outcome.error):
         return "none"
-    if is_error(outcome):
+    if outcome.error:
         return "error"
     known: dict[Outcome, Look] = {
-        Outcome.PASSED: "pass",
         Outcome.PARTIAL: "part",
         Outcome.FAILED: "fail",
     }
@@ -113,7 +113,7 @@ def look(outcome: Outcome | None) -> Look:
 def sign_of(ended: Outcome | None, reward: float | None = None, tooltip: str = "", href: str = "") -> Sign:
     """An outcome in a matrix; a partial one is filled as far as it was rewarded."""
     level = min(max(0.5 if reward is None else reward, 0.12), 0.88) if ended is Outcome.PARTIAL else None
-    shown: Look = look(ended)
+    shown: Look = look(ended, reward)
     return Sign(text=glyph(ended), look=shown, level=level, tooltip=tooltip, href=href)
 
 

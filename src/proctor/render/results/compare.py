@@ -20,8 +20,9 @@ from proctor.model.document import (
 from proctor.quantity import some
 from proctor.render.results.cells import run_link
 from proctor.render.results.compare_points import metric_section
-from proctor.render.results.compare_scores import cost_section, method_of_score, score_section, spent_section
+from proctor.render.results.compare_scores import cost_section, method_of_score, score_sections, spent_section
 from proctor.verdicts.compare.judge import Comparison
+from proctor.verdicts.compare.pairing import without_changed
 from proctor.verdicts.compare.results import ResultSet
 from proctor.verdicts.compare.sentence import caution, sentence
 
@@ -67,10 +68,12 @@ def evidence(
     found: Comparison, a: ResultSet, b: ResultSet, *, folder: Path, seed: int = 0
 ) -> tuple[Section, ...]:
     """What the verdict rests on: the page of a gate shows it too."""
-    scores = found.score is not None
-    parts = [score_section(found.score, a, b, folder)] if found.score else []
+    if not found.with_changed:
+        a, b, _ = without_changed(a, b)
+    scores = bool(found.scores)
+    parts = score_sections(found, a, b, folder)
     parts += [metric_section(each, a, b, folder, tasks=scores) for each in found.metrics]
-    if found.score:
+    if scores:
         parts += [cost_section(a, b), spent_section(a, b, seed=seed)]
     return filled([*parts, _failures(found), _apart(found), _method(found)])
 
@@ -93,18 +96,19 @@ def _failures(found: Comparison) -> Section:
 def _apart(found: Comparison) -> Section:
     pairs = tuple((title, some(names, MOST_NAMES)) for title, names in _unmatched(found) if names)
     facts = (Facts(pairs=pairs),) if pairs else ()
-    return Section(title="Not compared: only on one side", blocks=facts, name="apart")
+    return Section(title="Not the same on both sides", blocks=facts, name="apart")
 
 
 def _unmatched(found: Comparison) -> Iterator[tuple[str, Sequence[str]]]:
     yield f"only in A ({len(found.only_a)})", found.only_a
     yield f"only in B ({len(found.only_b)})", found.only_b
+    yield f"other content in B than in A ({len(found.changed)})", found.changed
     for each in found.metrics:
         yield f"without {each.metric} on one side ({len(each.absent)})", each.absent
 
 
 def _method(found: Comparison) -> Section:
-    said = method_of_score(found.score) if found.score else []
+    said = list(dict.fromkeys(text for score in found.scores for text in method_of_score(score)))
     count = sum(len(each.times.points) for each in found.metrics)
     if count > 1:
         said.append(

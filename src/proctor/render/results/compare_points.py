@@ -16,7 +16,7 @@ from proctor.render.labels import apart, heading
 from proctor.render.results.cells import trial_link
 from proctor.verdicts.compare.judge import MetricComparison
 from proctor.verdicts.compare.results import ResultSet
-from proctor.verdicts.compare.sentence import percent, ratio_text
+from proctor.verdicts.compare.sentence import percent, plain_ratio, ratio_text
 from proctor.verdicts.run.story import NOT_DISTINGUISHABLE
 
 MOST_TABLE = 200
@@ -111,9 +111,9 @@ def _forest(each: MetricComparison) -> partial[str]:
 def _ratio(value: float, low: float, high: float) -> str:
     if not math.isfinite(value):
         return "no ratio"
-    top = f"{high:.3f}" if high < 1000 else "…"
-    shown = "includes 1" if low <= 1 <= high else f"{value:.3f}"
-    return f"{shown} ({low:.3f} to {top})"
+    top = plain_ratio(high) if high < 1000 else "…"
+    shown = "includes 1" if low <= 1 <= high else plain_ratio(value)
+    return f"{shown} ({plain_ratio(low)} to {top})"
 
 
 def _caption(each: MetricComparison, what: str) -> str:
@@ -156,7 +156,7 @@ def _table(each: MetricComparison, a: ResultSet, b: ResultSet, folder: Path, wha
             ),
             number(ratio_text(point), point.ratio, strong=True),
             interval(
-                f"{point.interval.low:.3f} – {point.interval.high:.3f}",
+                f"{plain_ratio(point.interval.low)} – {plain_ratio(point.interval.high)}",
                 point.interval.low,
                 point.interval.high,
             ),

@@ -21,8 +21,9 @@ from proctor.verdicts.compare.by_task import (
     spent,
     task_differences,
 )
-from proctor.verdicts.compare.judge import ScoreComparison
-from proctor.verdicts.compare.results import ResultSet
+from proctor.verdicts.compare.judge import Comparison, ScoreComparison
+from proctor.verdicts.compare.pairing import pair_arms
+from proctor.verdicts.compare.results import ArmRewards, ResultSet
 from proctor.verdicts.compare.sentence import detectable_sentence, points, ways_out
 from proctor.verdicts.run.story import NOT_DISTINGUISHABLE
 
@@ -32,9 +33,26 @@ MOST_PRINTED = 20
 READINGS = (("errors excluded", "excluded"), ("errors as zero", "as_zero"), ("best case", "best_case"))
 
 
-def score_section(score: ScoreComparison, a: ResultSet, b: ResultSet, folder: Path) -> Section:
+def score_sections(found: Comparison, a: ResultSet, b: ResultSet, folder: Path) -> list[Section]:
+    """One for each arm."""
+    several = len(found.scores) > 1
+    pairs = {after.name: (before, after) for before, after in pair_arms(a, b)}
+    return [
+        _score_section(score, pairs[score.arm], a, b, folder, f"Score of {score.arm}" if several else "Score")
+        for score in found.scores
+    ]
+
+
+def _score_section(
+    score: ScoreComparison,
+    arms: tuple[ArmRewards, ArmRewards],
+    a: ResultSet,
+    b: ResultSet,
+    folder: Path,
+    title: str,
+) -> Section:
     """The three readings, the forest of tasks, and every task in a row."""
-    found = task_differences(a.tasks, b.tasks)
+    found = task_differences(arms[0].tasks, arms[1].tasks)
     blocks: list[Block] = [_readings(score)]
     if found:
         blocks += [
@@ -43,9 +61,9 @@ def score_section(score: ScoreComparison, a: ResultSet, b: ResultSet, folder: Pa
                 draw=lambda: _forest(score, found),
                 caption=_caption(score, found),
             ),
-            _tasks(found, a, b, folder),
+            _tasks(found, (a, b), arms, folder),
         ]
-    return Section(title="Score", blocks=tuple(blocks), name="score")
+    return Section(title=title, blocks=tuple(blocks), name="score")
 
 
 def _readings(score: ScoreComparison) -> Table:
@@ -129,13 +147,21 @@ def _caption(score: ScoreComparison, found: Sequence[TaskDifference]) -> str:
     )
 
 
-def _tasks(found: Sequence[TaskDifference], a: ResultSet, b: ResultSet, folder: Path) -> Table:
+def _tasks(
+    found: Sequence[TaskDifference],
+    sides: tuple[ResultSet, ResultSet],
+    arms: tuple[ArmRewards, ArmRewards],
+    folder: Path,
+) -> Table:
     shown = sorted(found, key=lambda each: -abs(each.difference))[:MOST_TABLE]
     names = {each.name for each in shown}
-    trials = [{point.name: point.folder for point in side.points if point.name in names} for side in (a, b)]
+    trials = [
+        {point.task: point.folder for point in side.points if point.arm == arm.name and point.task in names}
+        for side, arm in zip(sides, arms, strict=True)
+    ]
 
     def rate(side: int, name: str, value: float, n: int) -> Cell:
-        href = trial_link((a, b)[side], trials[side].get(name, ""), folder)
+        href = trial_link(sides[side], trials[side].get(name, ""), folder)
         return Cell(text=f"{100 * value:.0f} %", value=value, note=f"of {n}", href=href)
 
     rows = tuple(

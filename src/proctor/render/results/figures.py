@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -15,7 +15,7 @@ from proctor.quantity import metric_title, number, plural
 from proctor.render.charts import distribution, iterations, sweep
 from proctor.render.charts.distribution import Sample
 from proctor.render.charts.sweep import Cell, Line, Mark
-from proctor.runfolder.read import TrialResult, metric_of, stated_interval
+from proctor.runfolder.read import TrialResult
 from proctor.verdicts.run.survey import Group, short
 
 MOST_ROWS = 24
@@ -90,7 +90,7 @@ def spread_charts(group: Group, metric: str) -> list[Chart]:
 
 def _sample(group: Group, at: int, metric: str) -> Sample:
     trial = group.trials[at]
-    return Sample(group.label(trial), trial.values(metric), trial.interval)
+    return Sample(group.label(trial), trial.values(metric), trial.interval_of(metric))
 
 
 def _first(count: int, total: int) -> str:
@@ -178,7 +178,7 @@ class _Points:
         self.counts = array("L")
 
     def add(self, x: float, trial: TrialResult, metric: str, y: float) -> None:
-        low, high = _interval(trial, metric) or (math.nan, math.nan)
+        low, high = trial.interval_of(metric) or (math.nan, math.nan)
         for column, value in zip((self.xs, self.ys, self.lows, self.highs), (x, y, low, high), strict=True):
             column.append(value)
         self.counts.append(int(trial.stat(metric, "count") or 1))
@@ -257,13 +257,6 @@ def _map(trials: Sequence[TrialResult], first: Axis, second: Axis, metric: str, 
     )
     title = f"{metric_title(metric).capitalize()} over {first.name} and {second.name}{where}"
     return [Chart(title=title, draw=draw, caption=_MAP)]
-
-
-def _interval(trial: TrialResult, metric: str) -> tuple[float, float] | None:
-    if metric == metric_of(trial.planned.kind):
-        return trial.interval
-    stats = trial.counted.metrics.get(metric) if trial.counted else None
-    return stated_interval(stats) if isinstance(stats, Mapping) else None
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -23,6 +23,7 @@ from proctor.model.document import (
 )
 from proctor.model.run import RunInfo
 from proctor.runfolder.files import read_document
+from proctor.verdicts.compare.sentence import plain_ratio, points
 from proctor.verdicts.gate.verdict import PRECEDENCE, GateResult, GateVerdict, RuleResult
 
 NAME = "gate.json"
@@ -181,13 +182,14 @@ def _pictures(found: GateResult) -> Iterator[Chart]:
 
 
 def _picture(rules: Sequence[RuleResult], unit: str, title: str) -> Chart:
-    level = rules[0].estimate.level if rules[0].estimate else None
+    levels = sorted({each.estimate.level or 0 for each in rules if each.estimate})
+    named = " or ".join(f"{100 * level:g} %" for level in levels)
     margin = _margin(rules)
     grey = f" Grey: the margin of {100 * margin:g} {'pp' if unit == 'pp' else '%'}." if margin else ""
     return Chart(
         title=title,
         draw=lambda: _forest(rules, unit),
-        caption=f"The estimate that decided each rule, with its {100 * (level or 0):g} % interval.{grey}",
+        caption=f"The estimate that decided each rule, with its {named} interval.{grey}",
     )
 
 
@@ -216,14 +218,15 @@ def _forest(rules: Sequence[RuleResult], unit: str) -> partial[str]:
     for each in rules:
         assert each.estimate is not None
         ends = (each.estimate.value, each.estimate.low or 0.0, each.estimate.high or 0.0)
-        shown = [f"{100 * end:+.1f}" if scores else f"{end:.3f}" for end in ends]
+        shown = [points(end) if scores else plain_ratio(end) for end in ends]
+        level = f"{100 * (each.estimate.level or 0):g} %"
         rows.append(
             Branch(
                 label=each.written.title,
                 value=ends[0],
                 low=ends[1],
                 high=ends[2],
-                text=f"{shown[0]} ({shown[1]} to {shown[2]})",
+                text=f"{shown[0]} ({level} {shown[1]} to {shown[2]})",
                 tone={GateVerdict.REGRESSION: "bad", GateVerdict.PASS: "good"}.get(each.verdict, ""),
             )
         )

@@ -187,8 +187,8 @@ def to_mapping(board: Leaderboard) -> dict[str, Any]:
 
 def _standing(each: Standing, claim: Claim) -> dict[str, Any]:
     found = each.entrant
-    score = found.passes.excluded
-    ends = score.interval(claim) if score else None
+    passes, score = found.passes.excluded, found.score.excluded
+    ends = passes.interval(claim) if passes else None
     return {
         "place": each.place,
         "first": each.first,
@@ -198,9 +198,10 @@ def _standing(each: Standing, claim: Claim) -> dict[str, Any]:
         "model": found.model,
         "run_id": found.run_id,
         "run_name": found.run_name,
-        "pass_rate": score.value if score else None,
+        "pass_rate": passes.value if passes else None,
         "low": ends.low if ends else None,
         "high": ends.high if ends else None,
+        "score": score.value if score else None,
         "scored": found.scored,
         "passed": found.passed,
         "errors": found.errors,

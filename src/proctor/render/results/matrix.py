@@ -8,7 +8,7 @@ from proctor.quantity import plural
 from proctor.render.results.cells import outcome_of, result_of, reward_cell, sign_of, time_cell
 from proctor.runfolder.read import TrialResult
 from proctor.verdicts.rollouts.scores import ArmScore, Rollouts
-from proctor.verdicts.rollouts.table import Cell, is_error
+from proctor.verdicts.rollouts.table import Cell
 from proctor.verdicts.rollouts.words import meaning, rate
 
 MOST_ROWS = 300
@@ -61,12 +61,16 @@ def _arm_note(arm: ArmScore) -> str:
 
 def _legend(run: Rollouts) -> tuple[tuple[Sign, str], ...]:
     found = _in_order(run)
-    return tuple((sign_of(each), meaning(each) + " (not scored)" * is_error(each)) for each in found)
+    return tuple((sign_of(each), meaning(each) + " (not scored)" * _is_error(each)) for each in found)
+
+
+def _is_error(outcome: Outcome | None) -> bool:
+    return outcome is not None and outcome.error
 
 
 def _signs(cell: Cell, *, noted: bool) -> tuple[Sign, ...]:
     if not noted:
-        return tuple(sign_of(each) for each in cell.outcomes)
+        return tuple(sign_of(*each) for each in zip(cell.outcomes, cell.worths, strict=True))
     return tuple(_noted(trial) for trial in cell.trials)
 
 
@@ -131,4 +135,4 @@ def _in_order(run: Rollouts) -> list[Outcome | None]:
     """The outcomes that occur, as a legend lists them: errors last."""
     found = {outcome for arm in run.arms for outcome in arm.use.outcomes}
     known: list[Outcome | None] = [*Outcome, None]
-    return sorted((each for each in known if each in found), key=is_error)
+    return sorted((each for each in known if each in found), key=_is_error)

@@ -24,9 +24,9 @@ from proctor.model.outcome import Outcome
 from proctor.quantity import MISSING, metric_title, span
 from proctor.render.results.cells import amount_cell, linked, outcome_cell
 from proctor.render.results.figures import Axis, axes_of, spread_charts, sweep_charts
-from proctor.runfolder.read import RunData, TrialResult, metric_of
+from proctor.runfolder.read import RunData, TrialResult
 from proctor.verdicts.run.story import HEADERS, headline, numbers, ratio_text
-from proctor.verdicts.run.survey import Group, short, survey
+from proctor.verdicts.run.survey import Group, run_clock, short, survey
 
 MOST_ROWS = 200
 BRIEF = 30
@@ -39,7 +39,7 @@ _REST = "metrics.json lists all of them"
 
 def results(data: RunData) -> list[Section]:
     """A section per group: what was measured, what came out, pictures of it."""
-    groups, metric = survey(data).groups, metric_of(data.info.kind)
+    groups, metric = survey(data).groups, run_clock(data).metric
     found = [
         Section(
             title=group.subject if len(groups) > 1 else "Results",
@@ -73,7 +73,7 @@ def _tiles(trial: TrialResult, metric: str) -> Facts:
     told = [("outcome", outcome_cell(trial))] if trial.outcome is not Outcome.PASSED else []
     if middle is None:
         return Facts(pairs=tuple(told), tiles=True)
-    ends = trial.interval
+    ends = trial.interval_of(metric)
     low, high = trial.stat(metric, "min"), trial.stat(metric, "max")
     extremes = span(metric, low, high) if low is not None and high is not None else MISSING
     count = int(trial.stat(metric, "count") or 0)
@@ -126,7 +126,7 @@ def _labels(group: Group, trial: TrialResult) -> list[Cell | str]:
 
 
 def _numbers(trial: TrialResult, metric: str) -> list[Cell]:
-    found, ends = numbers(trial, metric), trial.interval or (None, None)
+    found, ends = numbers(trial, metric), trial.interval_of(metric) or (None, None)
     around = f"±{found.half:.1%}" if found.half is not None else ""
     median, between, mean, p95, count = found.cells
     return [
@@ -176,7 +176,7 @@ def _others(group: Group, metric: str, axes: Sequence[Axis]) -> Iterable[Block]:
 
 def sweep_summary(data: RunData) -> Document:
     """Every parameter point, fastest first. A ratio is given only where the 95 % intervals lie apart."""
-    metric = metric_of(data.info.kind)
+    metric = run_clock(data).metric
     return Document(
         kind="sweep",
         title=f"Sweep: {data.info.name}",

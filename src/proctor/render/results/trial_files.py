@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.model.document import Cell, Column, Document, Listed, Section, Table, Text
-from proctor.model.outcome import Outcome
+from proctor.model.outcome import Outcome, is_pass
 from proctor.model.place import attempt_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import (
@@ -50,7 +50,7 @@ def evaluation(run_id: str, trial: PlannedTrial, record: AttemptRecord) -> dict[
         "outcome": record.outcome.value,
         "blame": record.outcome.blame.value,
         "scored": record.outcome.scored,
-        "passed": record.outcome.scored and (record.reward or 0.0) >= 1,
+        "passed": is_pass(record.outcome, record.reward),
         "reward": record.reward,
         "total_score": record.reward,
         "max_score": 1.0,

@@ -11,8 +11,9 @@ from msgspec import structs
 
 from proctor.analysis.sequential import fewest_pairs
 from proctor.errors import UsageError
-from proctor.model.arms import arm_of
+from proctor.model.arms import arm_of, swept_variables
 from proctor.model.canonical import derive_seed
+from proctor.model.outcome import reward_of
 from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.run import Execution, written_race
 from proctor.model.spec import Spec
@@ -135,7 +136,8 @@ def _against_run(
     """With the rewards of a stored run, and only rollouts that have one of them to be compared with."""
     with resources.stores.borrow() as store:
         data = RunData.from_store(store, before.run, brief=True)
-    arms = {arm_of(trial.planned) for trial in data.trials}
+    swept = swept_variables(trial.planned for trial in data.trials)
+    arms = {arm_of(trial.planned, swept) for trial in data.trials}
     if data.info.kind != "task" or len(arms) != 1:
         raise UsageError(
             f"baseline {before.label}: a race needs the rollouts of one agent with one model, and this run "
@@ -143,8 +145,9 @@ def _against_run(
         )
     stored: dict[str, list[float]] = {}
     for trial in data.trials:
-        if trial.counted and trial.counted.outcome.scored:
-            stored.setdefault(trial.planned.subject_digest, []).append(trial.counted.reward or 0.0)
+        record = trial.counted
+        if record and (reward := reward_of(record.outcome, record.reward)) is not None:
+            stored.setdefault(trial.planned.subject_digest, []).append(reward)
     rewards = {digest: tuple(found) for digest, found in stored.items()}
     used: Counter[str] = Counter()
     kept = []

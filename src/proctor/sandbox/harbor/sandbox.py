@@ -20,10 +20,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proctor.errors import LastingSandboxError, SandboxError
+from proctor.errors import HostError, LastingSandboxError, SandboxError
 from proctor.sandbox.base import Download, ExecResult, Network, OnOutput, SandboxInfo, SandboxRequest
 from proctor.sandbox.harbor import archive
 from proctor.sandbox.harbor.line import Refused
+from proctor.sandbox.time_limit import Seconds, ends_within
 
 if TYPE_CHECKING:
     from proctor.sandbox.harbor.backend import HarborBackend
@@ -110,7 +111,7 @@ class HarborSandbox:
         cwd: str | None = None,
         user: str | None = None,
         stdin: bytes | None = None,
-        timeout_s: float | None = None,
+        timeout_s: Seconds | None = None,
         on_output: OnOutput | None = None,
         keep_bytes: int = 1 << 20,
     ) -> ExecResult:
@@ -119,14 +120,18 @@ class HarborSandbox:
         marks = {_MARK: self._request.name, _COMMAND: f"{self._request.name}-{number}"}
         command = f"{shlex.join(argv)} < {await self._input(stdin, number)}"
         started = time.perf_counter()
-        working = self._command(command, {**self._request.env, **(env or {}), **marks}, cwd, user, timeout_s)
+        limit_s = None if callable(timeout_s) else timeout_s
+        working = asyncio.ensure_future(
+            self._command(command, {**self._request.env, **(env or {}), **marks}, cwd, user, limit_s)
+        )
         try:
-            async with asyncio.timeout(timeout_s):
-                found = await working
-        except TimeoutError:
-            await self._kill(f"{_COMMAND}={marks[_COMMAND]}")
-            return ExecResult(exit_code=137, timed_out=True, wall_s=time.perf_counter() - started)
+            if not await ends_within(working, timeout_s):
+                working.cancel()
+                await self._kill(f"{_COMMAND}={marks[_COMMAND]}")
+                return ExecResult(exit_code=137, timed_out=True, wall_s=time.perf_counter() - started)
+            found = await working
         except asyncio.CancelledError:
+            working.cancel()
             with contextlib.suppress(SandboxError):
                 await self._kill(f"{_COMMAND}={marks[_COMMAND]}")
             raise
@@ -255,8 +260,13 @@ class HarborSandbox:
 
     async def _as_root(self, argv: Sequence[str], problem: str) -> str:
         """A command of our own, which no mark ends; what it printed last."""
-        async with asyncio.timeout(_END_S):
-            found = await self._command(f"{shlex.join(argv)} </dev/null", {}, "/", "root", _END_S)
+        try:
+            async with asyncio.timeout(_END_S):
+                found = await self._command(f"{shlex.join(argv)} </dev/null", {}, "/", "root", _END_S)
+        except TimeoutError:
+            raise HostError(
+                f"{problem} in sandbox {self._request.name}: no answer within {_END_S:g} s"
+            ) from None
         if found["exit_code"]:
             raise SandboxError(f"{problem} in sandbox {self._request.name}: {found['stderr'].strip()[-500:]}")
         return str(found["stdout"]).strip().rpartition("\n")[2]

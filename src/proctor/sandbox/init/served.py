@@ -28,6 +28,7 @@ from proctor.sandbox.network_rules import NetworkRules
 from proctor.sandbox.sample import Sample, sample_of
 from proctor.sandbox.seccomp import build_filter
 from proctor.sandbox.storage import StorageWatch, Watched
+from proctor.sandbox.time_limit import Seconds
 from proctor.sandbox.transfer import Unpacker, Unpacking, packed, sealed
 
 NOT_COUNTED = "no control group counts the CPU time of this sandbox"
@@ -143,7 +144,7 @@ class ServedSandbox:
         cwd: str | None = None,
         user: str | None = None,
         stdin: bytes | None = None,
-        timeout_s: float | None = None,
+        timeout_s: Seconds | None = None,
         on_output: OnOutput | None = None,
         keep_bytes: int = 1 << 20,
     ) -> ExecResult:

@@ -9,13 +9,16 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from proctor.errors import SandboxError
+from proctor.errors import HostError, SandboxError
 from proctor.sandbox.base import ExecResult, OnOutput
 from proctor.sandbox.init.channel import Channel, Replies
 from proctor.sandbox.init.line import Line
 from proctor.sandbox.init.streams import Streams, close_quietly, input_descriptor
+from proctor.sandbox.time_limit import Seconds, ends_within
 from proctor.sandbox.transfer import Stream
 
+_STALLED_S = 60.0
+"""How long the init may need to end everything before it counts as stalled."""
 _KILL_GRACE_S = 5.0
 """How long the init may need to end a command's tree before everything inside is ended."""
 
@@ -70,7 +73,7 @@ class Session:
         user: str,
         stdin: bytes | int | None = None,
         stdout: int | None = None,
-        timeout_s: float | None = None,
+        timeout_s: Seconds | None = None,
         on_output: OnOutput | None = None,
         keep_bytes: int = 1 << 20,
         builtin: bool = False,
@@ -184,17 +187,20 @@ class Session:
         if self._channel:
             self._channel.close()
 
-    async def _ended(self, ident: str, timeout_s: float | None) -> tuple[list[str], bool]:
+    async def _ended(self, ident: str, timeout_s: Seconds | None) -> tuple[list[str], bool]:
         """The init's account of a command, and whether its time limit had passed."""
         future = self._replies.expect(ident)
         if timeout_s is None:
             return await future, False
-        if (await asyncio.wait([future], timeout=timeout_s))[0]:
+        if await ends_within(future, timeout_s):
             return await future, False
         if self.alive:
             self._require().send([f"K{ident}"])
         if not (await asyncio.wait([future], timeout=_KILL_GRACE_S))[0] and self.alive:
             self._require().send([f"C{self._replies.number()}"])  # its tree does not die: end everything
+            if not (await asyncio.wait([future], timeout=_STALLED_S))[0]:
+                # Nothing inside can keep the init from ending it, so the machine does not let it.
+                raise HostError(f"sandbox {self.name} does not answer: a command could not be ended")
         return await future, True
 
     def _result(self, words: list[str], streams: Streams, wall_s: float, *, timed_out: bool) -> ExecResult:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from proctor.model.outcome import Outcome, is_pass
 from proctor.model.run import RunInfo
 from proctor.server.reading.reading import Reading
 from proctor.store.store import Store
 from proctor.store.views.trials import State
 from proctor.verdicts.rollouts.columns import Layout
+from proctor.verdicts.rollouts.table import Arm, Row
 
 ORDER = "tasks that pass most often first, then in the order of the plan"
 
@@ -18,20 +21,27 @@ def matrix(store: Store, reading: Reading, info: RunInfo) -> dict[str, Any]:
     layout = reading.rows.summaries.layout(store, info)
     states = store.views.trials.states(info.id)
     suspect = _suspects(store, reading, info)
-    cells: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
+    cells: dict[tuple[Row, Arm], list[dict[str, Any]]] = {}
+    counts: dict[tuple[Row, Arm], dict[str, int]] = {}
     for key, indices in zip(layout.places, layout.trials, strict=True):
         cells[key] = [
             _sign(states[at], layout.rollout_of[at], suspect=at in suspect)
             for at in indices
             if at < len(states)
         ]
-    rows = sorted(layout.rows, key=lambda row: -_share(layout, cells, row))
+        counts[key] = _counts([states[at] for at in indices if at < len(states)])
+    rows = sorted(layout.rows, key=lambda row: -_share(layout, counts, row))
     return {
         "run": info.id,
         "last_event": store.last_event(info.id),
         "columns": [{"agent": arm.agent, "model": arm.model, "label": arm.label} for arm in layout.arms],
         "rows": [
-            {"task": row.label, "name": row.task, "cells": [cells.get((row, arm), []) for arm in layout.arms]}
+            {
+                "task": row.label,
+                "name": row.task,
+                "cells": [cells.get((row, arm), []) for arm in layout.arms],
+                "counts": [counts.get((row, arm), _counts(())) for arm in layout.arms],
+            }
             for row in rows
         ],
         "order": ORDER,
@@ -51,10 +61,20 @@ def _sign(found: State, rollout: int, *, suspect: bool) -> dict[str, Any]:
     return {**sign, "x": True} if suspect else sign
 
 
-def _share(layout: Layout, cells: dict[tuple[Any, Any], list[dict[str, Any]]], row: Any) -> float:
-    signs = [sign for arm in layout.arms for sign in cells.get((row, arm), ())]
-    scored = [sign for sign in signs if sign["w"] is not None]
-    return sum(sign["w"] >= 1 for sign in scored) / len(scored) if scored else -1.0
+def _counts(states: Sequence[State]) -> dict[str, int]:
+    """How many of some trials passed, are scored, and ended in an error."""
+    ended = [(Outcome(each.outcome), each.reward) for each in states if each.outcome]
+    return {
+        "passed": sum(is_pass(*each) for each in ended),
+        "scored": sum(outcome.scored for outcome, _ in ended),
+        "errors": sum(outcome.error for outcome, _ in ended),
+    }
+
+
+def _share(layout: Layout, counts: dict[tuple[Row, Arm], dict[str, int]], row: Row) -> float:
+    found = [counts[row, arm] for arm in layout.arms if (row, arm) in counts]
+    scored = sum(each["scored"] for each in found)
+    return sum(each["passed"] for each in found) / scored if scored else -1.0
 
 
 def _suspects(store: Store, reading: Reading, info: RunInfo) -> set[int]:

@@ -7,6 +7,7 @@ second, however often the list is read.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,6 @@ from proctor.store.store import Store
 from proctor.store.views.runs import Spent
 from proctor.verdicts.rollouts.columns import Layout, layout_of, rollouts_of
 from proctor.verdicts.rollouts.scores import ArmScore, Rollouts
-from proctor.verdicts.rollouts.words import claim_of
 from proctor.verdicts.rollouts.words import headline as said_of
 from proctor.verdicts.run.story import headline, sentence
 
@@ -49,9 +49,12 @@ class Summary:
     agents: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     score: dict[str, Any] | None = None
-    """Of a single competitor; None when there are several."""
+    """Of a single arm; None when there are several."""
     scores: tuple[dict[str, Any], ...] = ()
-    """Of every competitor, best first."""
+    """Of every arm with a score, best first."""
+    passed: int = 0
+    scored: int = 0
+    errors: int = 0
     made_s: float = 0.0
     """How long this took to work out."""
 
@@ -93,7 +96,7 @@ class Summaries:
         """Work it out."""
         began = time.perf_counter()
         if info.kind != "task":
-            return Summary(headline=_of_points(store, info))
+            return _of_experiment(info, _of_points(store, info))
         finished = sum(info.counts.values()) - info.counts.get(Outcome.CANCELLED, 0)
         run = self.rollouts(store, info) if finished else None
         arms = self.layout(store, info).arms
@@ -104,34 +107,55 @@ class Summaries:
             models=tuple(dict.fromkeys(arm.model for arm in arms if arm.model)),
             score=scores[0] if len(arms) == 1 and scores else None,
             scores=scores,
+            passed=sum(arm.passed for arm in run.arms) if run else 0,
+            scored=sum(arm.scored for arm in run.arms) if run else 0,
+            errors=sum(arm.errors for arm in run.arms) if run else 0,
             made_s=time.perf_counter() - began,
         )
 
 
 def _scores(run: Rollouts) -> tuple[dict[str, Any], ...]:
-    found = [each for arm in run.arms if (each := _score(run, arm))]
+    found = [each for arm in run.arms if (each := _score(arm))]
     return tuple(sorted(found, key=lambda each: -each["value"]))
 
 
-def _score(run: Rollouts, arm: ArmScore) -> dict[str, Any] | None:
-    score = arm.passes.excluded
-    if score is None:
+def _score(arm: ArmScore) -> dict[str, Any] | None:
+    score, passes = arm.rewards.excluded, arm.passes.excluded
+    if score is None or passes is None:
         return None
-    claim = claim_of(run)
-    wide, near = score.interval(claim), score.these_tasks
+    wide, near, share = score.interval(), score.these_tasks, passes.interval()
     return {
+        "arm": arm.arm.name,
         "label": arm.arm.label,
         "value": score.value,
-        "low": wide.low,
-        "high": wide.high,
-        "claim": str(claim),
-        "these_low": near.low,
-        "these_high": near.high,
+        "low": _end(wide.low),
+        "high": _end(wide.high),
+        "claim": str(score.claim),
+        "these_low": _end(near.low),
+        "these_high": _end(near.high),
+        "pass_rate": passes.value,
+        "pass_low": _end(share.low),
+        "pass_high": _end(share.high),
         "n": arm.scored,
         "passed": arm.passed,
         "errors": arm.errors,
         "tasks": score.tasks,
     }
+
+
+def _end(value: float) -> float | None:
+    """JSON knows no infinity, which an interval of rewards beyond 0 and 1 may have."""
+    return value if math.isfinite(value) else None
+
+
+def _of_experiment(info: RunInfo, headline: str) -> Summary:
+    ended = [(Outcome(name), count) for name, count in info.counts.items()]
+    return Summary(
+        headline=headline,
+        passed=info.counts.get(Outcome.PASSED, 0),
+        scored=sum(count for outcome, count in ended if outcome.scored),
+        errors=sum(count for outcome, count in ended if outcome.error),
+    )
 
 
 def _of_points(store: Store, info: RunInfo) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from proctor.model.outcome import Blame, Outcome
+from proctor.model.outcome import Blame, Outcome, is_pass
 from proctor.model.record import UNKNOWN_COST, AttemptRecord
 from proctor.quantity import number
 from proctor.server.listing import Page, listed
@@ -37,6 +37,7 @@ def trial_row(trial: Shown) -> dict[str, Any]:
         "outcome": record.outcome if record else None,
         "blame": record.outcome.blame if record else None,
         "reward": record.reward if record else None,
+        "passed": is_pass(record.outcome, record.reward) if record else False,
         "took_s": record.took_s if record else None,
         "attempts": trial.attempts,
         **used(record),

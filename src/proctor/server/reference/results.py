@@ -8,6 +8,7 @@ from proctor.server.reference.example import Free, Maybe, Named, page
 from proctor.server.reference.trials import ID, PLANNED, RECORD, TRIAL, TRIAL_SHAPES, TRIALS
 
 SCORE = Maybe(
+    arm="terminal/openai/gpt-5",
     label="terminal · openai/gpt-5",
     value=0.67,
     low=0.35,
@@ -15,6 +16,9 @@ SCORE = Maybe(
     claim="these tasks",
     these_low=0.35,
     these_high=0.88,
+    pass_rate=0.67,
+    pass_low=0.35,
+    pass_high=0.88,
     n=9,
     passed=6,
     errors=0,
@@ -50,6 +54,9 @@ RUN: dict[str, Any] = {
     "headline": "terminal · openai/gpt-5 passes 67 % on 3 tasks (95 % interval 35–88 %).",
     "score": SCORE,
     "scores": [SCORE],
+    "passed": 6,
+    "scored": 9,
+    "errors": 0,
     "cost_usd": 0.42,
     "unknown_cost": 0,
     "tokens": 51_200,
@@ -131,6 +138,7 @@ STANDING: dict[str, Any] = {
     "pass_rate": 0.67,
     "low": 0.35,
     "high": 0.88,
+    "score": 0.67,
     "scored": 9,
     "passed": 6,
     "errors": 0,
@@ -161,6 +169,7 @@ RESULTS: dict[str, Any] = {
                 "task": "say-b",
                 "name": "say-b",
                 "cells": [[{"i": 0, "r": 0, "s": "done", "o": "failed", "w": 0.0, "t": 1.8, "x?": True}]],
+                "counts": [{"passed": 0, "scored": 1, "errors": 0}],
             }
         ],
         "order": "tasks that pass most often first",

@@ -22,6 +22,7 @@ TRIAL: dict[str, Any] = {
     "outcome": "failed",
     "blame": "agent",
     "reward": 0.0,
+    "passed": False,
     "took_s": 1.8,
     "attempts": 1,
     "cost_usd": 0.04,

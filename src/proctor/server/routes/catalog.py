@@ -8,7 +8,6 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from proctor.agents.registry import BUILT_IN, installed
-from proctor.model.outcome import Outcome
 from proctor.runs.models import known_models
 from proctor.server.auth.caller import Reader, Shared
 from proctor.server.route import Route, answer
@@ -64,15 +63,14 @@ async def read_stats(caller: Reader, shared: Shared) -> Response:
 
     def read(store: Store) -> dict[str, Any]:
         uploads = store.service.uploads
-        total, ended = store.service.rollouts.totals(caller.project)
-        passed = ended.get(Outcome.PASSED.value, 0)
-        scored = sum(number for name, number in ended.items() if Outcome(name).scored)
+        rollouts = store.service.rollouts
+        passed, scored = rollouts.judged(project=caller.project)
         return {
             "tasks": {
                 "total": uploads.count(caller.project),
                 **{status: uploads.count(caller.project, status) for status in _STATUSES},
             },
-            "runs": {"total": total, "passed": passed, "failed": scored - passed},
+            "runs": {"total": rollouts.planned(caller.project), "passed": passed, "failed": scored - passed},
         }
 
     return answer(await shared.store(read))

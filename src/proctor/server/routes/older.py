@@ -199,7 +199,9 @@ def upload_of(store: Store, task: str, caller: Caller) -> Upload:
 def _task(store: Store, upload: Upload) -> dict[str, Any]:
     if upload.run_id is None:
         return task_shape(upload, None)
-    return task_shape(upload, store.run(upload.run_id), store.service.ownership.place(upload.run_id))
+    judged = store.service.rollouts.judged(run_id=upload.run_id)
+    place = store.service.ownership.place(upload.run_id)
+    return task_shape(upload, store.run(upload.run_id), place, judged=judged)
 
 
 def _rollouts(store: Store, upload: Upload, index: int = -1) -> list[Rollout]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from proctor.errors import ProctorError
-from proctor.model.outcome import Blame, Outcome
+from proctor.model.outcome import Outcome, is_pass
 from proctor.model.record import AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
@@ -44,10 +44,11 @@ def status_of(run: RunInfo | None, place: Place | None) -> str:
     return known[run.status]
 
 
-def task_shape(upload: Upload, run: RunInfo | None, place: Place | None = None) -> dict[str, Any]:
-    """An older task."""
-    counts = run.counts if run else {}
-    passed = counts.get(Outcome.PASSED.value, 0)
+def task_shape(
+    upload: Upload, run: RunInfo | None, place: Place | None = None, *, judged: tuple[int, int] = (0, 0)
+) -> dict[str, Any]:
+    """An older task; `judged`: how many of its rollouts passed, and how many are scored."""
+    passed, scored = judged
     return {
         "id": upload.id,
         "name": upload.name,
@@ -64,7 +65,7 @@ def task_shape(upload: Upload, run: RunInfo | None, place: Place | None = None) 
         "completed_at": iso(run.finished_at) if run else None,
         "total_runs": run.total if run else upload.num_runs,
         "passed_runs": passed,
-        "failed_runs": (run.done - passed) if run else 0,
+        "failed_runs": scored - passed,
     }
 
 
@@ -119,11 +120,11 @@ def _status(found: Rollout) -> str:
     if found.state == "pending" or found.outcome is None:
         return "pending"
     outcome = Outcome(found.outcome)
-    if outcome is Outcome.PASSED:
+    if is_pass(outcome, found.record.reward if found.record else None):
         return "passed"
     if outcome in _TIMEOUTS:
         return "timeout"
-    return "failed" if outcome.blame is Blame.AGENT else "error"
+    return "failed" if outcome.scored else "error"
 
 
 def _tests(record: AttemptRecord | None, blobs: Blobs) -> dict[str, int]:

@@ -270,7 +270,7 @@ class Accounts:
             return bool(tx.change(_REMOVE_MEMBER, named))
 
     def spent_today_usd(self, project: str) -> float:
-        """What a project's runs have spent on models today (UTC); open calls at their upper estimate."""
+        """What a project's runs have spent on models today (UTC); open calls at what is held back."""
         now = float(self._db.read(_SECONDS_TODAY)[0][0])
         found = self._db.read(_SPENT, {"project": project, "since_s": now % 86_400})
         return int(found[0][0]) / _NANO

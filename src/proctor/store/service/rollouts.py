@@ -33,11 +33,12 @@ AND NOT EXISTS (
   AND t.ready_at < {_HELD_AT}
 )
 """
-_COUNTS = """
-SELECT c.outcome, sum(c.trials) FROM run_counts c JOIN uploads u ON u.run_id = c.run_id
-WHERE c.state = 'done' AND c.trials > 0
+_JUDGED = f"""
+SELECT COALESCE(sum(CASE WHEN {queries.IS_PASS} THEN 1 ELSE 0 END), 0), count(*)
+FROM attempts a JOIN uploads u ON u.run_id = a.run_id
+WHERE a.counts = 1 AND {queries.IS_SCORED}
   AND (CAST(:project AS text) IS NULL OR u.project = CAST(:project AS text))
-GROUP BY c.outcome
+  AND (CAST(:run AS text) IS NULL OR a.run_id = CAST(:run AS text))
 """
 _PLANNED = """
 SELECT COALESCE(sum(COALESCE(r.total, u.num_runs)), 0) FROM uploads u LEFT JOIN runs r ON r.id = u.run_id
@@ -96,8 +97,11 @@ class Rollouts:
         sql, params = queries.listed(_ONLY_HELD, ids=list(run_ids))
         return {str(row[0]) for row in self._db.read(sql, params)}
 
-    def totals(self, project: str | None) -> tuple[int, dict[str, int]]:
-        """Over all uploads: how many rollouts there are, and how those that ended did."""
-        seen = {"project": project}
-        ended = {str(row[0]): int(row[1]) for row in self._db.read(_COUNTS, seen)}
-        return int(self._db.read(_PLANNED, seen)[0][0]), ended
+    def planned(self, project: str | None) -> int:
+        """How many rollouts all uploads have."""
+        return int(self._db.read(_PLANNED, {"project": project})[0][0])
+
+    def judged(self, *, project: str | None = None, run_id: str | None = None) -> tuple[int, int]:
+        """How many rollouts passed, and how many are scored: of all uploads, or of the run of one."""
+        passed, scored = self._db.read(_JUDGED, {"project": project, "run": run_id})[0]
+        return int(passed), int(scored)

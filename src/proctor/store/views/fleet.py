@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proctor.model.outcome import Outcome
+from proctor.store import queries
 from proctor.store.database import Database
 
 _PROJECT = "COALESCE(s.project, 'default')"
@@ -49,10 +49,9 @@ _KEYS = {
 _COST_NAMES = (
     "calls", "prompt_tokens", "completion_tokens", "cached_tokens", "nano_usd", "unknown_cost",
 )  # fmt: skip
-_SCORED = ", ".join(f"'{each.value}'" for each in Outcome if each.scored)
 _TASKS = f"""
-SELECT a.subject, count(*), sum(CASE WHEN a.outcome = 'passed' THEN 1 ELSE 0 END),
-  sum(CASE WHEN a.outcome IN ({_SCORED}) THEN 1 ELSE 0 END), max(a.ended_at), max(a.run_id)
+SELECT a.subject, count(*), sum(CASE WHEN {queries.IS_PASS} THEN 1 ELSE 0 END),
+  sum(CASE WHEN {queries.IS_SCORED} THEN 1 ELSE 0 END), max(a.ended_at), max(a.run_id)
 FROM attempts a JOIN runs r ON r.id = a.run_id LEFT JOIN run_service s ON s.run_id = a.run_id
 WHERE a.counts = 1 AND r.kind = 'task' AND {_SEEN} GROUP BY a.subject ORDER BY a.subject LIMIT :limit
 """

@@ -28,22 +28,26 @@ _STATES = f"""
 SELECT t.idx, t.state, a.outcome, a.reward, COALESCE(a.work_s, a.ended_at - a.started_at), a.number
 FROM trials t {_JOIN} WHERE t.run_id = :run ORDER BY t.idx
 """
-_PASSED = "SELECT idx, number, record FROM attempts WHERE run_id = :run AND counts = 1 AND outcome = 'passed'"
+_PASSED = f"""
+SELECT a.idx, a.number, a.record FROM attempts a WHERE a.run_id = :run AND a.counts = 1 AND {queries.IS_PASS}
+"""
 _LIFE = "t.state, t.attempts, t.started_at, t.worker, t.outcome"
 _SHOWN = f"""
 SELECT {queries.TRIAL_COLUMNS}, {_LIFE}, {queries.ATTEMPT_COLUMNS}, a.work_s
 FROM trials t {_JOIN} WHERE t.run_id = :run AND t.idx IN ({{ids}})
 """
 _ORDER = f"SELECT t.idx FROM trials t {_JOIN} WHERE t.run_id = :run AND {{where}} ORDER BY {{order}}, t.idx"
-_NEXT = "SELECT min(idx) FROM trials WHERE run_id = :run AND idx > :idx AND {where}"
-_FAILED = "state = 'done' AND outcome <> 'passed'"
+_NEXT_FAILURE = f"""
+SELECT min(t.idx) FROM trials t {_JOIN}
+WHERE t.run_id = :run AND t.idx > :idx AND t.state = 'done' AND a.counts = 1 AND NOT {queries.IS_PASS}
+"""
 _ATTEMPTS = f"""
 SELECT {queries.ATTEMPT_COLUMNS} FROM attempts a WHERE a.run_id = :run AND a.idx = :idx ORDER BY a.number
 """
-_FAILURES = """
+_FAILURES = f"""
 SELECT a.idx, t.subject, a.record, a.outcome FROM attempts a
 JOIN trials t ON t.run_id = a.run_id AND t.idx = a.idx
-WHERE a.run_id = :run AND a.counts = 1 AND a.outcome <> 'passed' ORDER BY a.idx
+WHERE a.run_id = :run AND a.counts = 1 AND NOT {queries.IS_PASS} ORDER BY a.idx
 """
 _PHASE = """
 SELECT at, data FROM events
@@ -182,7 +186,7 @@ class TrialViews:
 
     def next_failure(self, run_id: str, index: int) -> int | None:
         """The next trial that ended and did not pass."""
-        found: int | None = self._db.read(_NEXT.format(where=_FAILED), {"run": run_id, "idx": index})[0][0]
+        found: int | None = self._db.read(_NEXT_FAILURE, {"run": run_id, "idx": index})[0][0]
         return found
 
     @decodes_each

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from proctor.agents.base import AgentResult, BudgetExhausted, ModelAccess
 from proctor.agents.episodes.agent import INSIDE, PROGRAMS, EpisodeAgent
-from proctor.errors import SandboxError, TaskError
+from proctor.errors import HostError, SandboxError, TaskError
 from proctor.model.outcome import ENVIRONMENT_BROKEN, Outcome
 from proctor.model.record import Failure
 from proctor.model.task import EpisodeSpec, Step
@@ -148,9 +148,11 @@ class EpisodeAttempt(TaskAttempt):
             access.env,
         )
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(limit_s) as limit:
                 self.ending = await self.play.run()
         except TimeoutError as error:
+            if not limit.expired():
+                raise HostError(f"the sandboxes of the episode did not answer in time: {error}") from error
             raise TimeoutError(f"{limit_s:g}") from error
         finally:
             await self.agent.end()

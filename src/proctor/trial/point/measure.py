@@ -7,6 +7,7 @@ slots: counting, collecting garbage, checking what was returned, keeping the row
 from __future__ import annotations
 
 import gc
+import operator
 import resource
 import time
 from itertools import repeat
@@ -183,9 +184,11 @@ class Point:
         self.report["phases_s"]["warmup"] = warm - began
         self.instruments.open()
         self._read_end("start")
+        scheduled = _scheduled()
         try:
             self._work(call)
         finally:
+            self.report["scheduled"] = list(map(operator.sub, _scheduled(), scheduled))
             self.report["phases_s"]["work"] = time.monotonic() - warm
             self._read_end("end")
 
@@ -378,6 +381,15 @@ class Point:
 def _used() -> tuple[Any, Any]:
     """What this process and its collected children have used, as the kernel counts it."""
     return resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+
+
+def _scheduled() -> list[int]:
+    """Nanoseconds that this thread has run, and has been ready without a CPU; empty if nobody counts."""
+    try:
+        with open("/proc/thread-self/schedstat", "rb", buffering=0) as file:  # noqa: PTH123 - in every trial
+            return [int(each) for each in file.read(64).split()[:2]]
+    except (OSError, ValueError):
+        return []
 
 
 def _cpu_s(used: resource.struct_rusage) -> float:

@@ -14,10 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from proctor.agents.base import AgentContext, AgentResult, AgentUnavailable, LogWriter, ModelAccess
+from proctor.agents.base import (
+    AgentContext,
+    AgentResult,
+    AgentTimeout,
+    AgentUnavailable,
+    LogWriter,
+    ModelAccess,
+)
 from proctor.agents.oracle import Oracle
 from proctor.agents.trajectory import Trajectory
-from proctor.errors import ProctorError, SandboxError, UsageError
+from proctor.errors import HostError, ProctorError, SandboxError, UsageError
 from proctor.model.plan import PlannedTrial
 from proctor.model.task import Step, Task
 from proctor.sandbox.base import Root, Sandbox
@@ -29,6 +36,9 @@ from proctor.trial.task.setting import TaskSetting, environment, filled
 
 if TYPE_CHECKING:
     from proctor.trial.task_trial import TaskAttempt
+
+_GRACE_S = 120.0
+"""How long an agent that keeps its time may take to end its program and to collect what that left."""
 
 
 def begin_trajectory(attempt: TaskAttempt) -> Trajectory:
@@ -80,7 +90,10 @@ def agent_context(
 
 
 async def work(attempt: TaskAttempt, step: Step | None, access: ModelAccess) -> AgentResult:
-    """Let the agent work at its task or a step, within its time; TimeoutError with that time."""
+    """Let the agent work at its task or a step, within its time; TimeoutError with that time.
+
+    Any other time that passed is not the agent's: HostError.
+    """
     agent, task, sandbox, model = attempt.plan.agent, attempt.task, attempt.sandbox, attempt.trial.model
     context = agent_context(
         attempt.setting,
@@ -93,18 +106,33 @@ async def work(attempt: TaskAttempt, step: Step | None, access: ModelAccess) -> 
         attempt.trajectory,
         attempt.logs.write,
     )
+    context = replace(context, standstill_s=attempt.models.standstill_s)
     await check_program(agent, task, sandbox, model, context)
     attempt.trajectory.add("user", context.instruction)
     opened = getattr(agent, "opened", None)
+    keeps_time = getattr(agent, "keeps_time", False)
+    limit: asyncio.Timeout | None = None
     try:
         async with AsyncExitStack() as stack:
             working = partial(agent.run, task, sandbox, model, context)
             if opened:  # what it sets up first is not its time
                 working = await stack.enter_async_context(opened(task, sandbox, model, context))
-            async with asyncio.timeout(context.timeout_s):
+            seconds = context.timeout_s + (_GRACE_S if keeps_time else 0)
+            async with attempt.models.clock.limit(seconds) as limit:
                 return await working()
     except TimeoutError as error:
-        raise TimeoutError(f"{context.timeout_s:g}") from error
+        expired = limit is not None and limit.expired()
+        if isinstance(error, AgentTimeout) or (expired and not keeps_time):
+            raise TimeoutError(f"{context.timeout_s:g}") from error
+        raise HostError(_stalled(error, context.timeout_s, expired=expired)) from error
+
+
+def _stalled(error: TimeoutError, limit_s: float, *, expired: bool) -> str:
+    """What did not answer in time while an agent worked, as far as that is known."""
+    if expired:
+        return f"the sandbox did not end the agent within {_GRACE_S:g} s of its limit of {limit_s:g} s"
+    what = str(error) or "something that the agent waited for did not answer in time"
+    return f"{what}; the agent's own limit of {limit_s:g} s was not reached"
 
 
 def _solution_env(setting: TaskSetting, plan: TaskTrialPlan) -> dict[str, str]:

@@ -76,7 +76,7 @@ def failure_of(error: BaseException, phase: str, redactor: Redactor, message: st
     expected = isinstance(error, ProctorError | TimeoutError)
     return Failure(
         phase=phase,
-        type=type(error).__name__,
+        type=getattr(error, "failure_type", "") or type(error).__name__,
         message=redactor.text(message or str(error)),
         traceback="" if expected else redactor.text("".join(traceback.format_exception(error))),
     )

@@ -23,18 +23,14 @@ from proctor.agents.base import (
     BudgetExhausted,
     ModelAccess,
 )
-from proctor.errors import (
-    LastingProviderError,
-    ProctorError,
-    ProviderError,
-    SandboxError,
-    TaskError,
-    UsageError,
-)
+from proctor.errors import ProctorError, SandboxError, TaskError, UsageError
+from proctor.model.outcome import CONTEXT_LENGTH
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import Artifact
 from proctor.model.trial import Lease
 from proctor.sandbox.base import Sandbox, listen
+from proctor.trial.task.clock import AgentClock
+from proctor.trial.task.unanswered import ContextOverflow, of_provider, unanswered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +38,7 @@ if TYPE_CHECKING:
     from proctor.gateway.app import Gateway
     from proctor.gateway.meter import Call
     from proctor.gateway.replay import Replay
+    from proctor.gateway.standstill import Standstill
     from proctor.gateway.tokens import Access
     from proctor.store.spending import Budget
     from proctor.trial.collect import Collector
@@ -49,7 +46,8 @@ if TYPE_CHECKING:
 PORT = 41114
 """Where the gateway is inside sandboxes, if that is free: what agents tell of it stays the same."""
 TAPE = "tape.jsonl.zst"
-_ONLY_IF_ANY = frozenset({"unknown_usage", "unknown_cost", "lost", "translated"})
+_NOTED_S = 1.0
+_ONLY_IF_ANY = frozenset({"unknown_usage", "unknown_cost", "lost", "translated", "budget_wait_s"})
 
 
 class RunBudgetSpent(ProctorError):  # noqa: N818 - says what happened
@@ -93,6 +91,12 @@ class ModelGateway:
                 self._gateway = await self._opened.enter_async_context(self.open())
             return self._gateway
 
+    def lasting_refusal(self, agent: Agent, trial: PlannedTrial, run_id: str) -> str:
+        """Why an attempt need not begin: the provider of its model is asked no more in this run."""
+        if self._gateway is None or self.replay or not trial.model or self.speaks(agent, trial.model) != "":
+            return ""
+        return self._gateway.lasting_refusal(run_id, trial.model)
+
     async def close(self) -> None:
         """Stop listening, and write what is not in the books yet."""
         self._gateway = None
@@ -112,6 +116,11 @@ class AttemptModels:
         self.calls: list[Call] = []
         self.tapes: list[tuple[str, bytes]] = []
         self.notes: list[str] = []
+        self.clock = AgentClock()
+        self._standstill: Standstill | None = None
+        """Of the task, or of its current step."""
+        self.budget_wait_s = 0.0
+        """How long the agent's clock stood still in all, because a budget had to be waited for."""
         if self.missing:
             self.notes.append(f"the model is not reached by the gateway: {self.missing}")
 
@@ -134,14 +143,14 @@ class AttemptModels:
             result = await _until(spent, work(await self._given(gateway, access, sandbox)))
         except Exception as error:
             await self._end(gateway, access)
-            if word := self._word(access):
+            if word := self._word(access, error):
                 raise word from error
             raise
         except BaseException:
             await self._end(gateway, access)
             raise
         await self._end(gateway, access)
-        if (word := self._word(access)) or result is None:
+        if (word := self._word(access, result)) or result is None:
             raise word or BudgetExhausted(access.exhausted)
         return result
 
@@ -161,7 +170,10 @@ class AttemptModels:
     def _issue(self, gateway: Gateway, spent: asyncio.Event, *, hosted_tools: bool) -> Access:
         assert self.shared
         assert self.trial.model
+        from proctor.gateway.standstill import Standstill
+
         replay = self.shared.replay(self.trial, len(self.tapes)) if self.shared.replay else None
+        self._standstill = Standstill(self.clock.stand_still)
         return gateway.issue(
             run_id=self.lease.run_id,
             trial=self.trial.index,
@@ -173,6 +185,7 @@ class AttemptModels:
             replay=replay,
             pins=bool(getattr(self.agent, "pins_model", False)),
             hosted_tools=hosted_tools,
+            standstill=self._standstill,
         )
 
     async def _given(self, gateway: Gateway, access: Access, sandbox: Sandbox) -> ModelAccess:
@@ -202,6 +215,12 @@ class AttemptModels:
     async def _end(self, gateway: Gateway, access: Access) -> None:
         await gateway.end(access)
         self.calls += access.calls
+        self.budget_wait_s += access.standstill.seconds
+        if (waited_s := access.standstill.seconds) >= _NOTED_S:
+            self.notes.append(
+                f"the agent's calls waited {waited_s:.1f} s for what other calls held of a budget; "
+                "that is not part of its time"
+            )
         if (count := sum(call.translated for call in access.calls)) and not access.replay:
             self.notes.append(f"LiteLLM translated {count} calls between the agent's API and the provider's")
         if recorder := gateway.recorder(access):
@@ -214,7 +233,7 @@ class AttemptModels:
             if (left := access.replay.left) and not access.replay.divergence:
                 self.notes.append(f"replay: {left} requests of the tape were not asked for")
 
-    def _word(self, access: Access) -> ProctorError | None:
+    def _word(self, access: Access, ended: AgentResult | Exception | None) -> ProctorError | None:
         """What the gateway says about how the agent ended; None where that is the agent's own affair."""
         if access.replay and access.replay.divergence:
             return ReplayDiverged(access.replay.divergence.message)
@@ -222,17 +241,28 @@ class AttemptModels:
             assert self.shared
             self.shared.on_spent(access.exhausted)
             return RunBudgetSpent(access.exhausted)
+        if not any(call.answered for call in self.calls):
+            return unanswered(self.agent, access, self.calls, ended)
         if access.exhausted:
             return BudgetExhausted(access.exhausted)
-        if access.failure is None:
-            return None
-        lasting = access.failure.kind == "model_missing"
-        return (LastingProviderError if lasting else ProviderError)(access.failure.message)
+        if self.calls[-1].failure == CONTEXT_LENGTH:
+            return ContextOverflow(self.calls[-1].message)
+        return of_provider(access)
+
+    @property
+    def never_answered(self) -> bool:
+        """Whether the agent asked its model, or had to, and got no answer: nothing was tried."""
+        asked = bool(self.calls) or getattr(self.agent, "needs_model", False)
+        return self.used and asked and not any(call.answered for call in self.calls)
+
+    def standstill_s(self) -> float:
+        """How long the agent's clock stood still at the task, or at its current step."""
+        return self._standstill.seconds if self._standstill else 0.0
 
     @property
     def waited_s(self) -> float:
-        """How long calls waited for their turn and between tries, all together."""
-        return sum(call.waited_s for call in self.calls)
+        """How long calls waited for their turn and between tries, all together; not those for a budget."""
+        return sum(call.waited_s - call.budget_wait_s for call in self.calls)
 
     def usage(self) -> dict[str, Any]:
         """What the gateway counted, in all and by model; what is unknown is not there, and is counted."""

@@ -142,8 +142,11 @@ def build_record(attempt: TaskAttempt, started_at: float) -> AttemptRecord:
 
 
 def _phases(attempt: TaskAttempt) -> dict[str, float]:
-    """The seconds of each phase; what the agent waited for providers is not among those it worked."""
+    """The seconds of each phase; what the agent waited for budgets and providers is not its work."""
     found = dict(attempt.phases.seconds)
+    if budget_s := min(attempt.models.budget_wait_s, found.get("agent", 0.0)):
+        found["agent"] -= budget_s
+        found["budget_wait"] = budget_s
     if waited_s := min(attempt.models.waited_s, found.get("agent", 0.0)):
         found["agent"] -= waited_s
         found["provider_wait"] = waited_s

@@ -13,7 +13,6 @@ from proctor.analysis.aa import Urns, alarms, correlation, detectable_loss, halv
 from proctor.analysis.claim import Claim, chosen_claim, too_few
 from proctor.analysis.flaky import Stability, suite_stability
 from proctor.analysis.power import MAX_ROLLOUTS, plan_table, spread_of
-from proctor.model.arms import arm_of
 from proctor.quantity import number, significant
 from proctor.runfolder.read import RunData
 from proctor.verdicts.aa.certificate import NoiseCertificate, Power, Standing, Trial
@@ -81,7 +80,13 @@ class _Suite:
     @property
     def claim(self) -> Claim:
         """What the gate would claim of this suite."""
-        return chosen_claim(self.asked.these_tasks, len(self.tasks), LEVEL)
+        distinct = {task.name for arm in self.side.results.arms for task in arm.tasks}
+        return chosen_claim(self.asked.these_tasks, len(distinct), LEVEL)
+
+    @property
+    def these_tasks(self) -> bool | None:
+        """Whether pairs are judged for these tasks only; of several arms the tasks of all are not more."""
+        return self.claim is Claim.THESE_TASKS if len(self.side.results.arms) > 1 else self.asked.these_tasks
 
     @property
     def repeats(self) -> int:
@@ -95,7 +100,7 @@ class _Suite:
             return []
         generator = np.random.default_rng([self.asked.seed, 1])
         pairs = (halve(whole, generator) for _ in range(self.simulations))
-        found = alarms(pairs, self.margin, these_tasks=self.asked.these_tasks)
+        found = alarms(pairs, self.margin, these_tasks=self.these_tasks)
         least, most = (
             choose((len(task.scored) + task.errors) // 2 for task in whole) for choose in (min, max)
         )
@@ -115,7 +120,7 @@ class _Suite:
         """Two suites of the requested size, drawn from each task's results."""
         generator = np.random.default_rng([self.asked.seed, 2])
         pairs = (self.urns.draw(self.count, generator) for _ in range(self.simulations))
-        found = alarms(pairs, self.margin, these_tasks=self.asked.these_tasks)
+        found = alarms(pairs, self.margin, these_tasks=self.these_tasks)
         return Trial(
             name="simulated",
             how=f"{plural(found.gate.pairs, 'pair')} of suites resampled from each task's results",
@@ -133,7 +138,7 @@ class _Suite:
                 self.urns,
                 rollouts,
                 self.margin,
-                these_tasks=self.asked.these_tasks,
+                these_tasks=self.these_tasks,
                 concentrated=concentrated,
                 pairs=max(50, min(POWER_PAIRS, self.simulations // 4)),
                 seed=self.asked.seed,
@@ -335,10 +340,10 @@ class _Suite:
         missing = len(self.data.trials) - len(self.data.finished)
         if missing:
             notes.append(f"{plural(missing, 'trial')} of {len(self.data.trials)} have no result yet")
-        agents = {arm_of(trial.planned) for trial in self.data.trials}
-        if len(agents) > 1:
+        arms = len(self.side.results.arms)
+        if arms > 1:
             notes.append(
-                f"{len(agents)} agents and models took part; each task × agent "
-                "counts as one task here, as in the gate"
+                f"{arms} arms took part, and their rollouts of a task are drawn apart; a gate judges each "
+                "arm by itself, with fewer rollouts than here"
             )
         return notes

@@ -68,7 +68,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmScore:
-    """One agent and model of one side: its score and what a rollout of it costs."""
+    """One arm of one side: its score and what a rollout of it costs."""
 
     arm: str
     score: Score
@@ -134,16 +134,15 @@ def _by_task(side: ResultSet, metric: str) -> dict[str, tuple[float, ...]]:
 
 
 def arm_scores(side: ResultSet, metric: str) -> list[ArmScore]:
-    """Score and cost of each agent and model of one side; those without either are left out."""
-    arms: dict[str, list[str]] = {}
+    """Score and cost of each arm of one side; those without either are left out."""
+    spending: dict[str, dict[str, tuple[float, ...]]] = {}
     for point in side.points:
-        arms.setdefault(point.arm, []).append(point.name)
-    rewards = {task.name: task for task in side.tasks}
-    spending = _by_task(side, metric)
+        if values := point.samples.get(metric):
+            spending.setdefault(point.arm, {})[point.task] = values
     found = []
-    for arm, names in arms.items():
-        score = denominators([rewards[name] for name in names if name in rewards]).excluded
-        cost = clustered_mean({name: spending[name] for name in names if name in spending})
+    for arm in side.arms:
+        score = denominators(arm.tasks).excluded
+        cost = clustered_mean(spending.get(arm.name, {}))
         if score and cost and cost.value > 0:
-            found.append(ArmScore(arm=arm, score=score, cost=cost))
+            found.append(ArmScore(arm=arm.name, score=score, cost=cost))
     return found

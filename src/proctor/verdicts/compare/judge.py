@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from proctor.analysis.claim import Claim, chosen_claim, too_few
+from proctor.analysis.clock import CPU, HeadlineClock, clock_sentence
 from proctor.analysis.compare import MissingBounds, missing_bounds
 from proctor.analysis.estimate import Denominators, denominators
 from proctor.analysis.interval import Interval
+from proctor.analysis.p_values import holm
 from proctor.analysis.times import (
     DEFAULT_NOISE,
     Noise,
@@ -26,15 +28,22 @@ from proctor.model.canonical import finite
 from proctor.model.direction import Direction, direction_of
 from proctor.model.outcome import Blame
 from proctor.quantity import is_rate
+from proctor.verdicts.compare.clock import judged_metrics, shared_clock, waiting_sentences
 from proctor.verdicts.compare.facts import differences
 from proctor.verdicts.compare.grounds import ground_differences
-from proctor.verdicts.compare.pairing import Pairing, pair
+from proctor.verdicts.compare.pairing import (
+    Pairing,
+    all_changed,
+    changed_sentence,
+    pair_arms,
+    pair_sides,
+    without_changed,
+)
 from proctor.verdicts.compare.power import what_settles
-from proctor.verdicts.compare.results import ResultPoint, ResultSet
+from proctor.verdicts.compare.results import ArmRewards, ResultPoint, ResultSet
 
 SCHEMA_VERSION = 1
 SCORE_MARGIN = 0.05
-WAITED_TOO_LONG = 0.1
 _TIMES = ("_s", "_ms", "_us", "_ns", "_seconds", "_sec")
 
 
@@ -69,7 +78,7 @@ class MetricComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreComparison:
-    """Rewards of two task runs."""
+    """Rewards of one arm in two task runs."""
 
     bounds: MissingBounds
     a: Denominators
@@ -82,6 +91,8 @@ class ScoreComparison:
     """Why nothing is claimed about tasks like these, where nobody asked for less."""
     settle: str = ""
     """What would settle an inconclusive verdict."""
+    arm: str = ""
+    """Whose rewards, where several arms are compared."""
 
     @property
     def interval(self) -> Interval | None:
@@ -97,11 +108,23 @@ class Comparison:
     label_b: str
     verdict: Verdict
     metrics: tuple[MetricComparison, ...]
-    score: ScoreComparison | None
+    scores: tuple[ScoreComparison, ...]
+    """Of every arm that both sides have; their verdicts are corrected together (Holm)."""
     failures: tuple[Failure, ...]
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     warnings: tuple[str, ...]
+    changed: tuple[str, ...] = ()
+    """Tasks whose content is not the same on both sides."""
+    with_changed: bool = False
+    """Whether they were asked for; else they are left out of the verdict."""
+    clock: HeadlineClock | None = None
+    """Of times, where nobody named a metric: the clock that leads, and why."""
+
+    @property
+    def score(self) -> ScoreComparison | None:
+        """The only one; None where there are several, or none."""
+        return self.scores[0] if len(self.scores) == 1 else None
 
     @property
     def exit_code(self) -> Exit:
@@ -118,7 +141,7 @@ class Comparison:
 
     @property
     def difference(self) -> float | None:
-        """Score of B minus score of A, errors excluded; None for runs without scores."""
+        """Score of B minus score of A, errors excluded; None for several arms and without scores."""
         excluded = self.score.bounds.excluded if self.score else None
         return excluded.difference if excluded else None
 
@@ -150,11 +173,15 @@ class Comparison:
                 "a": self.label_a,
                 "b": self.label_b,
                 "warnings": list(self.warnings),
+                "clock": self.clock.to_mapping() if self.clock else None,
                 "metrics": [],
                 "score": asdict(self.score) if self.score else None,
+                "scores": [asdict(each) for each in self.scores],
                 "failures": [asdict(each) for each in self.failures],
                 "only_a": list(self.only_a),
                 "only_b": list(self.only_b),
+                "changed": list(self.changed),
+                "with_changed": self.with_changed,
             }
         )
         plain["metrics"] = [each.to_dict() for each in self.metrics]
@@ -175,23 +202,32 @@ def compare(
     higher_is_better: bool | None = None,
     noise: Mapping[str, Noise] | None = None,
     these_tasks: bool | None = None,
+    changed_tasks: bool = False,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two sides on one or more metrics; UsageError when they have nothing in common."""
+    """Compare two sides on one or more metrics; UsageError when they have nothing in common.
+
+    `changed_tasks`: those too whose content is not the same on both sides.
+    """
     if a.kind != b.kind:
         raise UsageError(f"cannot compare {a.label}, a run of {a.kind}s, with {b.label}, a run of {b.kind}s")
-    wanted = tuple(metrics) or (a.metric,)
-    score = _score(a, b, margin, these_tasks, seed) if "reward" in wanted and a.kind == "task" else None
-    if these_tasks is not None and score is None:
+    same_a, same_b, changed = without_changed(a, b)
+    if not changed_tasks:
+        a, b = same_a, same_b
+    clock = None if metrics else shared_clock(a, b)
+    wanted = judged_metrics(a, b, metrics)
+    rewards = "reward" in wanted and a.kind == "task"
+    scores = _scores(a, b, margin, these_tasks, seed) if rewards else ()
+    if these_tasks is not None and not rewards:
         raise UsageError("only scores of tasks have a claim: remove --these-tasks or --tasks-like-these")
-    pairing = pair(a.points, b.points)
+    pairing = pair_sides(a, b)
     if not pairing.pairs:
-        raise UsageError(_nothing_shared(a, b))
+        raise UsageError(all_changed(changed) if changed else _nothing_shared(a, b))
     failures = _failures(pairing)
     usable = [(one, two) for one, two in pairing.pairs if not one.failed and not two.failed]
     found = []
     for metric in wanted:
-        if score and metric == "reward":
+        if rewards and metric == "reward":
             continue
         higher = _higher_is_better(metric, a, b) if higher_is_better is None else higher_is_better
         chosen = (noise or {}).get(metric) or default_noise(metric)
@@ -202,18 +238,24 @@ def compare(
         found = [replace(each, times=times) for each, times in zip(found, together, strict=True)]
     warnings = [*differences(a.facts, b.facts), *ground_differences(a.grounds, b.grounds)]
     warnings += [pairing.warning] if pairing.warning else []
-    warnings += [*_waiting("A", a), *_waiting("B", b)]
+    warnings += [changed_sentence(changed, compared=changed_tasks)] if changed else []
+    warnings += [clock_sentence(clock)] if clock and clock.why else []
+    if wanted != (CPU,):
+        warnings += [*waiting_sentences("A", a), *waiting_sentences("B", b)]
     warnings += [f"A: {note}" for note in a.notes] + [f"B: {note}" for note in b.notes]
     return Comparison(
         label_a=a.label,
         label_b=b.label,
-        verdict=_verdict(found, score, failures),
+        verdict=_verdict(found, scores, failures),
         metrics=tuple(found),
-        score=score,
+        scores=scores,
         failures=failures,
         only_a=pairing.only_a,
         only_b=pairing.only_b,
         warnings=tuple(warnings),
+        changed=changed,
+        with_changed=changed_tasks,
+        clock=clock,
     )
 
 
@@ -270,32 +312,48 @@ def _metric(
     )
 
 
-def _score(
+def _scores(
     a: ResultSet, b: ResultSet, margin: float | None, these_tasks: bool | None, seed: int
-) -> ScoreComparison:
-    bounds = missing_bounds(a.tasks, b.tasks, seed=seed)
-    chosen = SCORE_MARGIN if margin is None else margin
-    claim = chosen_claim(these_tasks, bounds.tasks)
-    verdict = bounds.judge(chosen, these_tasks=claim is Claim.THESE_TASKS)
-    open_ = verdict is Verdict.INCONCLUSIVE
-    return ScoreComparison(
-        bounds=bounds,
-        a=denominators(a.tasks),
-        b=denominators(b.tasks),
-        margin=chosen,
-        claim=claim,
-        verdict=verdict,
-        narrowed=too_few(bounds.tasks) if these_tasks is None and claim is Claim.THESE_TASKS else "",
-        settle=what_settles(a.tasks, b.tasks, claim=claim, margin=chosen) if open_ else "",
+) -> tuple[ScoreComparison, ...]:
+    """One comparison for each arm of both sides, corrected together."""
+    arms = pair_arms(a, b)
+    bounds = [missing_bounds(one.tasks, two.tasks, seed=seed) for one, two in arms]
+    claims = [chosen_claim(these_tasks, each.tasks) for each in bounds]
+    p_values = [
+        each.excluded.p_of(claim) if each.excluded else 1.0
+        for each, claim in zip(bounds, claims, strict=True)
+    ]
+    factors = [
+        after / before if before > 0 else 1.0 for before, after in zip(p_values, holm(p_values), strict=True)
+    ]
+    return tuple(
+        _score(pair, each, claim, SCORE_MARGIN if margin is None else margin, these_tasks, times)
+        for pair, each, claim, times in zip(arms, bounds, claims, factors, strict=True)
     )
 
 
-def _waiting(side: str, found: ResultSet) -> list[str]:
-    most = max((point.waited for point in found.points), default=0.0)
-    if most < WAITED_TOO_LONG:
-        return []
-    hint = "; compare its cpu_s too, which has no waiting in it" if "cpu_s" in found.metrics else ""
-    return [f"{side}: the code waited for a CPU up to {most:.0%} of the time{hint}"]
+def _score(
+    arms: tuple[ArmRewards, ArmRewards],
+    bounds: MissingBounds,
+    claim: Claim,
+    margin: float,
+    these_tasks: bool | None,
+    times: float,
+) -> ScoreComparison:
+    before, after = arms
+    verdict = bounds.judge(margin, these_tasks=claim is Claim.THESE_TASKS, times=times)
+    open_ = verdict is Verdict.INCONCLUSIVE
+    return ScoreComparison(
+        bounds=bounds,
+        a=denominators(before.tasks),
+        b=denominators(after.tasks),
+        margin=margin,
+        claim=claim,
+        verdict=verdict,
+        narrowed=too_few(bounds.tasks) if these_tasks is None and claim is Claim.THESE_TASKS else "",
+        settle=what_settles(before.tasks, after.tasks, claim=claim, margin=margin) if open_ else "",
+        arm=after.name,
+    )
 
 
 def _failures(pairing: Pairing) -> tuple[Failure, ...]:
@@ -312,12 +370,12 @@ def _failures(pairing: Pairing) -> tuple[Failure, ...]:
 
 
 def _verdict(
-    metrics: Sequence[MetricComparison], score: ScoreComparison | None, failures: Sequence[Failure]
+    metrics: Sequence[MetricComparison], scores: Sequence[ScoreComparison], failures: Sequence[Failure]
 ) -> Verdict:
     """Code that ran and now fails is worse; a point lost to anything else leaves the question open."""
     verdicts = [each.times.verdict for each in metrics if each.times.points]
     verdicts += [Verdict.INCONCLUSIVE for each in metrics if not each.times.points]
-    verdicts += [score.verdict] if score else []
+    verdicts += [score.verdict for score in scores]
     for failure in failures:
         if failure.new:
             verdicts.append(Verdict.WORSE)

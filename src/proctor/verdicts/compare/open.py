@@ -15,6 +15,7 @@ from proctor.runfolder.read import RunData
 from proctor.store.open import StorePool
 from proctor.store.store import Store
 from proctor.verdicts.compare.by_task import with_spent
+from proctor.verdicts.compare.clock import judged_metrics
 from proctor.verdicts.compare.facts import run_facts, same_machine
 from proctor.verdicts.compare.foreign import read_file
 from proctor.verdicts.compare.judge import Comparison, compare, is_time
@@ -63,20 +64,21 @@ def compare_refs(
     margin: float | None = None,
     higher_is_better: bool | None = None,
     these_tasks: bool | None = None,
+    changed_tasks: bool = False,
     seed: int = 0,
 ) -> tuple[Comparison, ResultSet, ResultSet]:
     """Open both sides and judge the second against the first, knowing how much such runs usually differ."""
     a, b = (open_side(ref, stores, metrics, also) for ref in refs)
-    wanted = metrics or (a.metric,)
-    noise = usual_noise(a, b, wanted, stores)
+    noise = usual_noise(a, b, judged_metrics(a, b, metrics), stores)
     found = compare(
         a,
         b,
-        metrics=wanted,
+        metrics=metrics,
         margin=margin,
         higher_is_better=higher_is_better,
         noise=noise,
         these_tasks=these_tasks,
+        changed_tasks=changed_tasks,
         seed=seed,
     )
     return found, a, b
@@ -90,16 +92,25 @@ def compare_stored(
     also: tuple[str, ...] = (),
     margin: float | None = None,
     these_tasks: bool | None = None,
+    changed_tasks: bool = False,
     project: str | None = None,
 ) -> tuple[Comparison, ResultSet, ResultSet]:
     """As `compare_refs` for two runs of an open store, by their ids; files are not looked at."""
     a, b = (from_store(store, run, with_spent(store.run(run), metrics, also)) for run in runs)
-    wanted = metrics or (a.metric,)
+    wanted = judged_metrics(a, b, metrics)
     times = {
         metric: noise_from_store(store, a, b, metric, project=project) for metric in wanted if is_time(metric)
     }
     noise = {metric: each for metric, each in times.items() if each}
-    found = compare(a, b, metrics=wanted, margin=margin, noise=noise, these_tasks=these_tasks)
+    found = compare(
+        a,
+        b,
+        metrics=metrics,
+        margin=margin,
+        noise=noise,
+        these_tasks=these_tasks,
+        changed_tasks=changed_tasks,
+    )
     return found, a, b
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from proctor.analysis.clock import CPU, WALL, Waiting, waiting_in
 from proctor.analysis.estimate import TaskRewards
-from proctor.model.arms import Arm, arm_of, named
 from proctor.model.direction import Direction, declared_directions
-from proctor.model.outcome import Blame, Outcome
+from proctor.model.outcome import Blame, Outcome, reward_of
 from proctor.model.place import attempt_folder, trial_folder
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
@@ -18,6 +18,8 @@ from proctor.quantity import number
 from proctor.runfolder.read import RunData, metric_of
 from proctor.verdicts.compare.facts import run_facts
 from proctor.verdicts.compare.grounds import Ground, grounds
+from proctor.verdicts.rollouts.columns import Layout, layout_of_plan
+from proctor.verdicts.rollouts.table import Arm, Row
 
 NOT_RUN = "not run"
 
@@ -35,12 +37,39 @@ class ResultPoint:
     blame: Blame | None = None
     waited: float = 0.0
     """Share of the time in which the code was ready and waited for a CPU, as far as it was recorded."""
+    own_wait: float | None = None
+    """Share of the time in which it waited for something else, of itself; None where it is not known."""
     key: str = ""
     """Identity of code and parameters; the same key means the same code. Empty when unknown."""
+    content: str = ""
+    """Task runs: the digest of the task. Empty when unknown."""
     arm: str = ""
-    """Task runs: the agent and its model."""
+    """Task runs: the name of the arm."""
+    task: str = ""
+    """Task runs: the task, without the arm."""
     folder: str = ""
     """Of its trial, or of the first of its rollouts, inside the run's folder; empty when unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmRewards:
+    """One arm: the rewards of each of its tasks, with the rollouts that ended in somebody else's error."""
+
+    name: str
+    tasks: tuple[TaskRewards, ...]
+    label: str = ""
+    """As reports show it."""
+
+    @property
+    def passes(self) -> tuple[TaskRewards, ...]:
+        """The same with 1 for a pass and 0 for everything else."""
+        return tuple(
+            replace(task, scored=tuple([float(reward >= 1) for reward in task.scored])) for task in self.tasks
+        )
+
+    def rewards(self, metric: str) -> tuple[TaskRewards, ...]:
+        """What a score is made from, or a pass rate."""
+        return self.passes if metric == "pass_rate" else self.tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +81,8 @@ class ResultSet:
     """run, folder, result, pyperf, pytest-benchmark, hyperfine or asv"""
     kind: Literal["experiment", "task"] = "experiment"
     points: tuple[ResultPoint, ...] = ()
-    tasks: tuple[TaskRewards, ...] = ()
-    """Task runs: rewards of each task, with the rollouts that ended in someone else's error counted apart."""
+    arms: tuple[ArmRewards, ...] = ()
+    """Task runs: a score belongs to one of them."""
     facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Group → name → value. What must match before two results may be compared."""
     run_id: str = ""
@@ -69,19 +98,34 @@ class ResultSet:
     better: Mapping[str, Direction] = field(default_factory=dict)
     """Metric → what its author declared to be better."""
 
+    @property
+    def tasks(self) -> tuple[TaskRewards, ...]:
+        """Every task of every arm, under the name of its point."""
+        several = len(self.arms) > 1
+        return tuple(
+            replace(task, name=cell_name(task.name, arm.name)) if several else task
+            for arm in self.arms
+            for task in arm.tasks
+        )
+
+
+def cell_name(task: str, arm: str) -> str:
+    """A task and who did it, where several did."""
+    return f"{task} × {arm}"
+
 
 def from_run(data: RunData, metrics: Sequence[str], *, source: str = "run") -> ResultSet:
     """A stored run, with the values of the requested metrics. Streams the attempts: runs may be large."""
     info = data.info
-    metrics = tuple(metrics) or (metric_of(info.kind),)
+    metrics = tuple(metrics) or default_metrics(info.kind)
     counted = {row.record.key: row.record for row in data.rows() if row.counts}
     pairs = [(trial.planned, counted.get(trial.planned.key)) for trial in data.trials]
     task = info.kind == "task"
-    points, rewards = _tasks(pairs, metrics) if task else (_points(pairs, metrics), ())
+    points, arms = _tasks(info, pairs, metrics) if task else (_points(pairs, metrics), ())
     return result_set(
         info,
         points=points,
-        tasks=rewards,
+        arms=arms,
         metrics=_known_metrics(record for _, record in pairs),
         trials=len(pairs),
         missing=sum(record is None for _, record in pairs),
@@ -94,7 +138,7 @@ def result_set(
     info: RunInfo,
     *,
     points: tuple[ResultPoint, ...],
-    tasks: tuple[TaskRewards, ...],
+    arms: tuple[ArmRewards, ...],
     metrics: tuple[str, ...],
     trials: int,
     missing: int,
@@ -107,7 +151,7 @@ def result_set(
         source=source,
         kind="task" if info.kind == "task" else "experiment",
         points=points,
-        tasks=tasks,
+        arms=arms,
         facts=run_facts(info),
         better=declared_directions(info.resolved),
         run_id=info.id,
@@ -118,6 +162,11 @@ def result_set(
         grounds=ran_on or {},
         folder=info.folder,
     )
+
+
+def default_metrics(kind: str) -> tuple[str, ...]:
+    """What is read where nobody named a metric: of experiments both clocks, one of which will lead."""
+    return (WALL, CPU) if kind == "experiment" else (metric_of(kind),)
 
 
 def samples_of(record: AttemptRecord, metric: str) -> tuple[float, ...]:
@@ -150,6 +199,7 @@ def _points(
     points = []
     for trial, record in pairs:
         samples = {}
+        waiting = waiting_in(record.ledger.get("noise")) if record else Waiting()
         if record is not None and record.outcome is Outcome.PASSED:
             samples = {metric: values for metric in metrics if (values := samples_of(record, metric))}
         points.append(
@@ -160,25 +210,13 @@ def _points(
                 samples=samples,
                 failed=_why_failed(record),
                 blame=record.outcome.blame if record else None,
-                waited=waited_in(record.ledger.get("noise")) if record else 0.0,
+                waited=waiting.for_cpu,
+                own_wait=waiting.own,
                 key=trial.key,
                 folder=trial_folder(trial),
             )
         )
     return tuple(points)
-
-
-def waited_in(noise: object) -> float:
-    """Time off the CPU counts as waiting to the extent that something was waiting for a CPU meanwhile.
-
-    `noise` is what the ledger says under that name.
-    """
-    if not isinstance(noise, dict):
-        return 0.0
-    busy, pressure = number(noise.get("cpu_over_wall")), number(noise.get("cpu_pressure"))
-    if busy is None or pressure is None:
-        return 0.0
-    return min(max((1 - busy) * pressure, 0.0), 1.0)
 
 
 def _why_failed(record: AttemptRecord | None) -> str:
@@ -190,74 +228,87 @@ def _why_failed(record: AttemptRecord | None) -> str:
     return f"{record.outcome.value}{message}"
 
 
-def is_lost(outcome: Outcome) -> bool:
-    """Whether a rollout was not scored because something other than the agent failed."""
-    return not outcome.scored and outcome.blame not in {Blame.PERSON, Blame.AUTHOR}
-
-
 class _Task:
-    """What the rollouts of one task by one agent, with its model and options, came to."""
+    """What the rollouts of one task by one arm came to."""
 
     def __init__(self) -> None:
         self.scored: list[float] = []
         self.errors = 0
         self.samples: dict[str, list[float]] = {}
         self.folder = ""
+        self.contents: set[str] = set()
 
 
 class TaskResults:
-    """Gathers rollouts one by one: rewards and values of each task."""
+    """Gathers rollouts one by one: rewards and values of each task by each arm."""
 
-    def __init__(self) -> None:
-        self._tasks: dict[tuple[str, Arm], _Task] = {}
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._tasks: dict[tuple[Row, Arm], _Task] = {}
 
     def add(
         self,
-        subject: str,
-        arm: Arm,
+        index: int,
         outcome: Outcome | None,
         reward: float | None,
         samples: Mapping[str, Sequence[float]],
         folder: str,
+        content: str = "",
     ) -> None:
-        """One rollout; without an outcome it has not ended."""
-        task = self._tasks.setdefault((subject, arm), _Task())
-        if outcome is None:
-            return
-        if not outcome.scored:
-            task.errors += is_lost(outcome)
+        """One rollout, by its place in the plan; without an outcome it has not ended.
+
+        `content`: the digest of its task.
+        """
+        task = self._tasks.setdefault(self._layout.at(index), _Task())
+        task.contents.add(content)
+        worth = reward_of(outcome, reward)
+        if worth is None:
+            task.errors += outcome is not None and outcome.error
             return
         task.folder = task.folder or folder
-        task.scored.append(reward or 0.0)
+        task.scored.append(worth)
         for metric, values in samples.items():
             task.samples.setdefault(metric, []).extend(values)
 
-    def gathered(self, metrics: Sequence[str]) -> tuple[tuple[ResultPoint, ...], tuple[TaskRewards, ...]]:
-        """Values and rewards; who did a task enters its name only where several agents or models did."""
-        arms = named(arm for _, arm in self._tasks)
-        points, rewards = [], []
-        for (subject, by), task in self._tasks.items():
-            arm = arms[by]
-            name = subject if len(arms) == 1 else f"{subject} × {arm}"
+    def gathered(self, metrics: Sequence[str]) -> tuple[tuple[ResultPoint, ...], tuple[ArmRewards, ...]]:
+        """Values and rewards; the arm enters the name of a point only where there are several."""
+        several = len(self._layout.arms) > 1
+        points = []
+        rewards: dict[Arm, list[TaskRewards]] = {arm: [] for arm in self._layout.arms}
+        for (row, arm), task in self._tasks.items():
+            name = cell_name(row.label, arm.name) if several else row.label
             samples = {metric: tuple(task.samples.get(metric, ())) for metric in metrics}
-            points.append(ResultPoint(name=name, subject=name, samples=samples, arm=arm, folder=task.folder))
-            rewards.append(TaskRewards(name=name, scored=tuple(task.scored), errors=task.errors))
-        return tuple(points), tuple(rewards)
+            content = "" if "" in task.contents else " ".join(sorted(task.contents))
+            points.append(
+                ResultPoint(
+                    name=name,
+                    subject=name,
+                    samples=samples,
+                    content=content,
+                    arm=arm.name,
+                    task=row.label,
+                    folder=task.folder,
+                )
+            )
+            rewards[arm].append(TaskRewards(name=row.label, scored=tuple(task.scored), errors=task.errors))
+        arms = tuple(
+            ArmRewards(name=arm.name, label=arm.label, tasks=tuple(tasks)) for arm, tasks in rewards.items()
+        )
+        return tuple(points), arms
 
 
 def _tasks(
-    pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]], metrics: Sequence[str]
-) -> tuple[tuple[ResultPoint, ...], tuple[TaskRewards, ...]]:
+    info: RunInfo, pairs: Sequence[tuple[PlannedTrial, AttemptRecord | None]], metrics: Sequence[str]
+) -> tuple[tuple[ResultPoint, ...], tuple[ArmRewards, ...]]:
     wanted = [metric for metric in metrics if metric != "reward"]
-    found = TaskResults()
-    for trial, record in pairs:
-        arm = arm_of(trial)
+    found = TaskResults(layout_of_plan(info, (trial for trial, _ in pairs)))
+    for index, (trial, record) in enumerate(pairs):
         if record is None:
-            found.add(trial.subject, arm, None, None, {}, "")
+            found.add(index, None, None, {}, "", trial.subject_digest)
             continue
         samples = {metric: samples_of(record, metric) for metric in wanted} if record.outcome.scored else {}
         folder = attempt_folder(trial, record.number)
-        found.add(trial.subject, arm, record.outcome, record.reward, samples, folder)
+        found.add(index, record.outcome, record.reward, samples, folder, trial.subject_digest)
     return found.gathered(wanted)
 
 

@@ -8,7 +8,7 @@ from proctor.analysis.claim import Claim, too_few
 from proctor.analysis.interval import Interval
 from proctor.analysis.times import PointComparison
 from proctor.analysis.verdict import Verdict
-from proctor.quantity import MISSING, plural, significant
+from proctor.quantity import MISSING, decimals, plural, significant
 from proctor.verdicts.compare.judge import Comparison, MetricComparison, ScoreComparison
 from proctor.verdicts.run.story import NOT_DISTINGUISHABLE
 
@@ -19,8 +19,11 @@ def sentence(found: Comparison) -> str:
     if new:
         more = f" and {len(new) - 1} more" if len(new) > 1 else ""
         return f"Worse: {new[0]}{more} had a result in A and fails in B."
-    if found.score:
-        return _score_sentence(found.score)
+    if found.scores:
+        leading = [each for each in found.scores if each.verdict is found.verdict] or list(found.scores)
+        said = _score_sentence(leading[0], several=len(found.scores) > 1)
+        count = len(found.scores)
+        return said if count == 1 else f"{said[:-1]} ({len(leading)} of {count} arms)."
     judged = [each for each in found.metrics if each.times.verdict is found.verdict] or list(found.metrics)
     if not judged or not judged[0].times.points:
         return "Inconclusive: no point has a result on both sides."
@@ -58,10 +61,11 @@ def _times_sentence(each: MetricComparison, verdict: Verdict) -> str:
     return f"No worse: a loss of more than {margin} in {each.metric} is excluded for {where}.{small}{whole}"
 
 
-def _score_sentence(score: ScoreComparison) -> str:
+def _score_sentence(score: ScoreComparison, *, several: bool) -> str:
     headline = score.bounds.excluded
+    who = f"{score.arm}: " if several else ""
     if headline is None:
-        return "Inconclusive: no task was scored on both sides."
+        return f"Inconclusive: {who}no task was scored on both sides."
     interval = headline.interval(score.claim)
     facts = (
         f"B {points(headline.difference)} over {plural(headline.tasks, 'task')} "
@@ -78,7 +82,7 @@ def _score_sentence(score: ScoreComparison) -> str:
         why = (
             f"; without the errors it would be '{alone.value}': the verdict depends on how errors are counted"
         )
-    return f"{start}: {facts}{why}."
+    return f"{start}: {who}{facts}{why}."
 
 
 def detectable_sentence(score: ScoreComparison) -> str:
@@ -102,14 +106,19 @@ def ways_out(score: ScoreComparison) -> list[str]:
 def ratio_text(point: PointComparison) -> str:
     """B/A of one point; withheld where the interval says that it may be 1."""
     low, high = point.interval.low, point.interval.high
-    return MISSING if low <= 1 <= high else f"{point.ratio:.3f}"
+    return MISSING if low <= 1 <= high else plain_ratio(point.ratio)
 
 
 def range_text(value: float, interval: Interval) -> str:
     """A ratio and its interval; only the interval where it includes 1."""
     if interval.low <= 1 <= interval.high:
         return f"{NOT_DISTINGUISHABLE} from 1 ({interval.low:.3f} to {interval.high:.3f})"
-    return f"{value:.3f} ({interval.low:.3f} to {interval.high:.3f})"
+    return f"{plain_ratio(value)} ({plain_ratio(interval.low)} to {plain_ratio(interval.high)})"
+
+
+def plain_ratio(value: float) -> str:
+    """Three decimals, or as many as show that it is not 1."""
+    return f"{value:.{decimals(value, 3, 1.0)}f}"
 
 
 def caution(each: MetricComparison) -> str:
@@ -136,4 +145,4 @@ def percent(fraction: float) -> str:
 
 def points(fraction: float) -> str:
     """A difference of scores in percentage points, with its sign."""
-    return f"{100 * fraction:+.1f} pp"
+    return f"{100 * fraction:+.{decimals(100 * fraction, 1)}f} pp"

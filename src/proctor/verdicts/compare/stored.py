@@ -9,22 +9,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from proctor.model.arms import Arm, options_text
+from proctor.analysis.clock import waiting_in
 from proctor.model.outcome import Outcome
 from proctor.model.place import planned_folder
 from proctor.model.plan import point_label
 from proctor.processes import without_collections
-from proctor.runfolder.read import metric_of
 from proctor.verdicts.compare.grounds import Ground, grounds
 from proctor.verdicts.compare.results import (
     NOT_RUN,
     ResultPoint,
     ResultSet,
     TaskResults,
+    default_metrics,
     result_set,
     samples_among,
-    waited_in,
 )
+from proctor.verdicts.rollouts.columns import layout_of
 
 if TYPE_CHECKING:
     from proctor.model.run import RunInfo
@@ -41,7 +41,7 @@ Watch = Callable[["ResultRow"], None]
 def from_store(store: Store, ref: str, metrics: Sequence[str], *, watch: Watch | None = None) -> ResultSet:
     """A stored run, with the values of the requested metrics. `watch` sees every row as it passes."""
     info = store.run(ref)
-    wanted = tuple(metrics) or (metric_of(info.kind),)
+    wanted = tuple(metrics) or default_metrics(info.kind)
     with without_collections():
         read = _tasks if info.kind == "task" else _points
         return read(store, info, wanted, watch)
@@ -78,6 +78,7 @@ def _points(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | N
         if watch:
             watch(row)
         passed = row.outcome is Outcome.PASSED
+        waiting = waiting_in(row.measured.ledger.get("noise"))
         points.append(
             ResultPoint(
                 name=point_label(row.subject, row.params),
@@ -86,7 +87,8 @@ def _points(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | N
                 samples=values_of(row, wanted) if passed else {},
                 failed="" if passed else _why_failed(row),
                 blame=row.outcome.blame if row.outcome else None,
-                waited=waited_in(row.measured.ledger.get("noise")),
+                waited=waiting.for_cpu,
+                own_wait=waiting.own,
                 key=row.key,
                 folder=planned_folder(row.subject, index),
             )
@@ -94,7 +96,7 @@ def _points(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | N
     return result_set(
         info,
         points=tuple(points),
-        tasks=(),
+        arms=(),
         metrics=_known_metrics(store, info.id),
         trials=len(points),
         missing=sum(point.failed == NOT_RUN for point in points),
@@ -110,7 +112,7 @@ def _why_failed(row: ResultRow) -> str:
 
 def _tasks(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | None) -> ResultSet:
     metrics = [metric for metric in wanted if metric != "reward"]
-    tasks = TaskResults()
+    tasks = TaskResults(layout_of(store, info))
     first: dict[str, str] = {}
     trials = missing = 0
     for index, row in enumerate(store.results(info.id, bodies=bool(metrics) or watch is not None)):
@@ -122,18 +124,18 @@ def _tasks(store: Store, info: RunInfo, wanted: Sequence[str], watch: Watch | No
         if scored:
             first.setdefault(row.subject, row.key)
         tasks.add(
-            row.subject,
-            Arm(row.agent, row.model, options_text(row.options)),
+            index,
             row.outcome,
             row.reward,
             values_of(row, metrics) if scored else {},
             planned_folder(row.subject, index) if row.number == 1 else "",
+            row.subject_digest,
         )
-    points, rewards = tasks.gathered(metrics)
+    points, arms = tasks.gathered(metrics)
     return result_set(
         info,
         points=points,
-        tasks=rewards,
+        arms=arms,
         metrics=_known_metrics(store, info.id),
         trials=trials,
         missing=missing,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from proctor.model.outcome import Blame
 from proctor.quantity import number
 from proctor.runfolder.files import decode, encode, make_folder, write_atomic
 from proctor.spec.node import nearest
-from proctor.verdicts.compare.results import ResultPoint, ResultSet
+from proctor.verdicts.compare.results import ArmRewards, ResultPoint, ResultSet
 from proctor.verdicts.gate.inputs import GateInput
 
 SCHEMA_VERSION = 1
@@ -163,7 +163,7 @@ def _written(baseline: Baseline) -> str:
     lines = [f"   {encode(name)}: {encode(value)}" for name, value in head.items()]
     for name, rows in (
         ("history", [encode(dict(each)) for each in baseline.history]),
-        ("tasks", [encode(_task(each)) for each in run.results.tasks]),
+        ("tasks", [encode(_task(arm, each)) for arm in run.results.arms for each in arm.tasks]),
         ("points", [encode(_point(each, run, budget)) for each in run.results.points]),
     ):
         inside = ",\n".join(f"    {row}" for row in rows)
@@ -176,8 +176,8 @@ def _budget(points: Sequence[ResultPoint]) -> int:
     return min(MOST_VALUES, max(FEWEST_VALUES, VALUES_KEPT // max(1, series)))
 
 
-def _task(task: TaskRewards) -> dict[str, Any]:
-    return {"name": task.name, "scored": list(task.scored), "errors": task.errors}
+def _task(arm: ArmRewards, task: TaskRewards) -> dict[str, Any]:
+    return {"arm": arm.name, "name": task.name, "scored": list(task.scored), "errors": task.errors}
 
 
 def _point(point: ResultPoint, run: GateInput, budget: int) -> dict[str, Any]:
@@ -185,11 +185,14 @@ def _point(point: ResultPoint, run: GateInput, budget: int) -> dict[str, Any]:
     return {
         "name": point.name,
         "subject": point.subject,
+        **({"arm": point.arm, "task": point.task} if point.task else {}),
         "params": dict(point.params),
         "failed": point.failed,
         "blame": point.blame.value if point.blame else None,
         "waited": point.waited,
+        "own_wait": point.own_wait,
         "key": point.key,
+        "content": point.content,
         "stats": {name: _numbers(stats[name]) for name in sorted(stats) if name in point.samples},
         "samples": {
             name: thinned(values, budget) for name, values in sorted(point.samples.items()) if values
@@ -214,13 +217,13 @@ def thinned(values: Sequence[float], most: int) -> list[float]:
 def _read(name: str, data: Any, place: str) -> Baseline:
     """A baseline from a stranger's file; what is not as it should be is named."""
     try:
-        points = tuple(_read_point(each) for each in data["points"])
+        points = tuple(_read_point(each, task=data["kind"] == "task") for each in data["points"])
         results = ResultSet(
             label=str(data.get("label", name)),
             source="baseline",
             kind="task" if data["kind"] == "task" else "experiment",
             points=points,
-            tasks=tuple(_read_task(each) for each in data["tasks"]),
+            arms=_read_arms(data["tasks"]),
             facts={str(group): dict(facts) for group, facts in data["facts"].items()},
             run_id=str(data["run_id"]),
             name=str(data["run_name"]),
@@ -252,7 +255,24 @@ def _read(name: str, data: Any, place: str) -> Baseline:
         raise UsageError(f"{place}: not as Proctor writes it: {error}") from error
 
 
-def _read_point(data: Mapping[str, Any]) -> ResultPoint:
+def _read_arms(rows: Sequence[Mapping[str, Any]]) -> tuple[ArmRewards, ...]:
+    arms: dict[str, list[TaskRewards]] = {}
+    for row in rows:
+        arm, task = _cell(row)
+        arms.setdefault(arm, []).append(replace(_read_task(row), name=task))
+    return tuple(ArmRewards(name=arm, tasks=tuple(tasks)) for arm, tasks in arms.items())
+
+
+def _cell(data: Mapping[str, Any]) -> tuple[str, str]:
+    """Arm and task; earlier versions wrote both into the name where there were several arms."""
+    if "arm" in data:
+        return str(data["arm"]), str(data.get("task", data["name"]))
+    task, _, arm = str(data["name"]).rpartition(" × ")
+    return (arm, task) if task else ("", arm)
+
+
+def _read_point(data: Mapping[str, Any], *, task: bool) -> ResultPoint:
+    arm, name = _cell(data) if task else ("", "")
     return ResultPoint(
         name=str(data["name"]),
         subject=str(data["subject"]),
@@ -261,7 +281,11 @@ def _read_point(data: Mapping[str, Any]) -> ResultPoint:
         failed=str(data["failed"]),
         blame=Blame(data["blame"]) if data["blame"] else None,
         waited=float(data["waited"]),
+        own_wait=number(data.get("own_wait")),
         key=str(data["key"]),
+        content=str(data.get("content") or ""),
+        arm=arm,
+        task=name,
     )
 
 

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from proctor.analysis.clock import CPU, WALL, HeadlineClock, clock_sentence
 from proctor.analysis.p_values import holm
 from proctor.analysis.times import Noise
 from proctor.model.outcome import Blame, Outcome
+from proctor.quantity import plural, some
+from proctor.verdicts.compare.clock import shared_clock
 from proctor.verdicts.compare.facts import differences
+from proctor.verdicts.compare.pairing import without_changed
 from proctor.verdicts.gate.inputs import GateInput, is_broken
 from proctor.verdicts.gate.ratios import ratio_study
-from proctor.verdicts.gate.rules import NotWorse, Reasons, Rule, RuleSet, Threshold, Written, needs_baseline
+from proctor.verdicts.gate.rules import (
+    TIME,
+    NotWorse,
+    Reasons,
+    Rule,
+    RuleSet,
+    Threshold,
+    Written,
+    needs_baseline,
+)
+from proctor.verdicts.gate.score_thresholds import judge_scores
 from proctor.verdicts.gate.statistical import Study, score_study, settle
 from proctor.verdicts.gate.thresholds import judge_reasons, judge_threshold
 from proctor.verdicts.gate.verdict import GateResult, GateVerdict, RuleResult, overall
@@ -26,17 +41,19 @@ def evaluate(
     seed: int = 0,
 ) -> GateResult:
     """Every rule's verdict, and the gate's. `held_against` is what the baseline is called."""
+    rules, clock = clocked(rules, run, baseline)
+    same_run, same_baseline, changed = comparable(run, baseline)
     studies: dict[int, Study] = {}
     judged: dict[int, RuleResult] = {}
     for at, rule in enumerate(rules.rules):
         if needs_baseline(rule) and baseline is None:
             judged[at] = _without_baseline(rule)
         elif isinstance(rule, NotWorse):
-            assert baseline is not None
+            assert same_baseline is not None
             if rule.is_score:
-                studies[at] = score_study(rule, run, baseline, seed=seed)
+                studies[at] = score_study(rule, same_run, same_baseline, seed=seed)
             else:
-                studies[at] = ratio_study(rule, run, baseline, noise=noise or {}, seed=seed)
+                studies[at] = ratio_study(rule, same_run, same_baseline, noise=noise or {}, seed=seed)
         else:
             judged[at] = _plain(rule, run, baseline)
     adjusted = iter(holm([each.p_value for study in studies.values() for each in study.effects]))
@@ -53,11 +70,49 @@ def evaluate(
         digest=run.digest,
         baseline=held_against or (baseline.label if baseline else ""),
         comparisons=comparisons,
-        warnings=_warnings(run, baseline),
+        warnings=(*filter(None, (clock, changed)), *_warnings(run, baseline)),
     )
 
 
+def comparable(run: GateInput, baseline: GateInput | None) -> tuple[GateInput, GateInput | None, str]:
+    """Run and baseline without the tasks whose content changed, and a sentence that names those."""
+    if baseline is None:
+        return run, None, ""
+    before, after, changed = without_changed(baseline.results, run.results)
+    if not changed:
+        return run, baseline, ""
+    have = "has" if len(changed) == 1 else "have"
+    return (
+        replace(run, results=after),
+        replace(baseline, results=before),
+        (
+            f"{plural(len(changed), 'task')} {have} other content than in the baseline, left out of "
+            f"comparisons with it until one with the new content is pinned: {some(changed, 5)}"
+        ),
+    )
+
+
+def clocked(rules: RuleSet, run: GateInput, baseline: GateInput | None) -> tuple[RuleSet, str]:
+    """The rules with 'time' on the clock that leads for run and baseline, and a sentence on which and why.
+
+    A rule that names a clock is judged by that one; where the other would lead, the sentence says so.
+    """
+    if baseline is None:
+        return rules, ""
+    named = {rule.metric for rule in rules.rules if isinstance(rule, NotWorse)}
+    sides = baseline.results, run.results
+    if TIME in named:
+        clock = shared_clock(*sides) or HeadlineClock()
+        return rules.on_clock(clock.metric), clock_sentence(clock)
+    other = shared_clock(*sides, with_cpu=True) if WALL in named else None
+    if other and other.metric == CPU:
+        return rules, f"a rule names {WALL}; 'time' would be judged by {CPU}: {other.why}"
+    return rules, ""
+
+
 def _plain(rule: Threshold | Reasons, run: GateInput, baseline: GateInput | None) -> RuleResult:
+    if isinstance(rule, Threshold) and rule.is_score and run.results.arms:
+        return judge_scores(rule, run, baseline)
     if isinstance(rule, Threshold):
         return judge_threshold(rule, run, baseline)
     return judge_reasons(rule, run, baseline)

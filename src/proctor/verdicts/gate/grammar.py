@@ -3,6 +3,7 @@
 max_wall_clock_s <= 15                                      a threshold
 failure_reasons in [agent_timeout, failed]                  allowed failure reasons
 score not worse than baseline by more than 3pp at 95%       a statistical rule
+score of terminal/large >= 0.6                              of one arm of several
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple, NoReturn
 from proctor.model.direction import Direction, direction_of
 from proctor.spec.node import NOWHERE, Mark, nearest
 from proctor.verdicts.gate.rules import (
+    TIME,
     NotWorse,
     OfBaseline,
     Operator,
@@ -29,6 +31,7 @@ METRICS = {
     "score": "reward",
     "reward": "reward",
     "pass rate": "pass_rate",
+    "time": TIME,
     "latency": "duration_s",
     "duration": "duration_s",
     "wall clock": "duration_s",
@@ -138,18 +141,34 @@ class _Sentence:
         operator = self.tokens[operator_at].text
         if operator not in _OPERATORS:
             raise refuse(self.written, "'=' is not an operator; equality is '=='")
-        path = self._path(self.tokens[:operator_at])
+        subject, arm = self._arm(self.tokens[:operator_at])
+        path = self._path(subject)
         self.at = operator_at + 1
         limit = self._limit(path)
         self._end()
         if isinstance(limit, bool | str) and operator not in {"==", "!="}:
             raise refuse(self.written, f"'{operator}' needs a number; a word can only be == or !=")
-        return Threshold(written=self.written, path=path, operator=operator, limit=limit)
+        rule = Threshold(written=self.written, path=path, operator=operator, limit=limit, arm=arm)
+        if arm and not rule.is_score:
+            raise refuse(self.written, f"'of {arm}': only a score or a pass rate belongs to an arm")
+        return rule
+
+    def _arm(self, tokens: list[Token]) -> tuple[list[Token], str]:
+        """What is judged, and the arm behind `of` where one is named."""
+        at = next((at for at, token in enumerate(tokens) if token == Token("word", "of")), None)
+        if at is None:
+            return tokens, ""
+        name = tokens[at + 1 :]
+        if len(name) != 1 or name[0].kind not in {"word", "quoted"}:
+            self._refuse("'of' is followed by one arm: 'score of terminal/large'; quote a name with spaces")
+        return tokens[:at], name[0].text.strip("\"'")
 
     def _path(self, tokens: list[Token]) -> str:
         if len(tokens) == 1 and tokens[0].kind == "word" and tokens[0].text.lower() not in METRICS:
             return tokens[0].text
         metric, statistic = self._metric(tokens)
+        if metric == TIME:
+            self._refuse("a limit needs one clock: 'duration' or 'cpu time'; 'time' is for 'not slower than'")
         if not statistic and metric in {"reward", "pass_rate", "cost_usd", "peak_memory_bytes"}:
             return "score" if metric == "reward" else metric
         return f"metrics.{metric}.{statistic or 'p50'}"
@@ -207,7 +226,8 @@ class _Sentence:
         )
 
     def _not_worse(self, not_at: int) -> Rule:
-        metric, statistic = self._metric(self.tokens[:not_at])
+        subject, arm = self._arm(self.tokens[:not_at])
+        metric, statistic = self._metric(subject)
         self.at = not_at + 1
         word = self._expect(_WORSE)
         if word == "more":
@@ -231,6 +251,7 @@ class _Sentence:
             margin=margin,
             level=level,
             these_tasks=these,
+            arm=arm,
         )
 
     def _metric(self, tokens: list[Token]) -> tuple[str, str]:
@@ -300,6 +321,8 @@ class _Sentence:
     def _direction(self, metric: str, word: str) -> bool:
         from proctor.verdicts.compare.judge import is_time
 
+        if metric == TIME:
+            return True if word in {"worse", "slower"} else word in _HIGHER_IS_WORSE
         if word == "slower" and not is_time(metric):
             self._refuse(f"'{metric}' is not a time; say 'not larger than' or 'not lower than'")
         if word in {"worse", "slower"}:

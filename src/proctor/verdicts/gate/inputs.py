@@ -9,15 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proctor.analysis.estimate import Denominators, TaskRewards, denominators
+from proctor.analysis.estimate import denominators
 from proctor.model.describe import describe
-from proctor.model.outcome import Blame, Outcome
+from proctor.model.outcome import Blame, Outcome, is_pass
 from proctor.model.record import UNKNOWN_COST, AttemptRecord
 from proctor.model.run import RunInfo
 from proctor.quantity import number
 from proctor.runfolder.files import encode
 from proctor.runfolder.read import RunData, metric_of
-from proctor.verdicts.compare.results import ResultPoint, ResultSet, from_run
+from proctor.spec.node import nearest
+from proctor.verdicts.compare.results import ArmRewards, ResultPoint, ResultSet, from_run
+from proctor.verdicts.gate.rules import NotWorse, Threshold, refuse
+from proctor.verdicts.rollouts.document import readings
 from proctor.verdicts.run.summary import summary
 
 RESOURCES = (
@@ -35,7 +38,6 @@ RESOURCES = (
 _ALIASES = {"peak_memory_bytes": "peak_rss_bytes"}
 """Names of resources in processes → their names in sandboxes."""
 _TOTALS = ("cost_usd", "prompt_tokens", "completion_tokens", "requests", "tool_calls")
-_BROKEN = {Blame.INFRASTRUCTURE, Blame.PROVIDER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +71,14 @@ class GateInput:
         """Trials that ended by the agent's doing or by a broken machine or provider."""
         return self.trials - self.missing
 
-    def rewards(self, metric: str) -> tuple[TaskRewards, ...]:
-        """Rewards of each task; for the pass rate 1 where the task was solved and else 0."""
-        if metric != "pass_rate":
-            return self.results.tasks
-        return tuple(
-            replace(task, scored=tuple(float(reward >= 1) for reward in task.scored))
-            for task in self.results.tasks
-        )
+    def arms(self, rule: Threshold | NotWorse) -> list[ArmRewards]:
+        """The arms that a rule is about: the one that it names, else all."""
+        known = self.results.arms
+        chosen = [arm for arm in known if not rule.arm or rule.arm in {arm.name, arm.label}]
+        if chosen or not rule.arm:
+            return chosen
+        hint = nearest(rule.arm, [arm.name for arm in known])
+        raise refuse(rule.written, f"{self.label} has no arm '{rule.arm}'{hint}")
 
 
 def input_of_run(data: RunData, metrics: Sequence[str] | None = None) -> GateInput:
@@ -88,7 +90,8 @@ def input_of_run(data: RunData, metrics: Sequence[str] | None = None) -> GateInp
         if trial.counted:
             record = trial.counted
             kind = record.failure.type if record.failure else ""
-            tally.add(record.outcome, record.ended_at - record.started_at, kind, suspect=record.suspect)
+            took_s = record.ended_at - record.started_at
+            tally.add(record.outcome, record.reward, took_s, kind, suspect=record.suspect)
     return GateInput(
         results=results,
         fields=_fields(data, results, tally),
@@ -107,16 +110,27 @@ class Tally:
 
     trials: int = 0
     outcomes: Counter[Outcome] = field(default_factory=Counter)
+    passed: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     took_s: list[float] = field(default_factory=list)
     suspects: int = 0
 
-    def add(self, outcome: Outcome, took_s: float, failure: str = "", *, suspect: bool = False) -> None:
+    def add(
+        self,
+        outcome: Outcome,
+        reward: float | None,
+        took_s: float,
+        failure: str = "",
+        *,
+        suspect: bool = False,
+    ) -> None:
         """Count one that ended; `failure` is the kind of error, where there was one."""
+        passed = is_pass(outcome, reward)
         self.outcomes[outcome] += 1
         self.suspects += suspect
         self.took_s.append(took_s)
-        if outcome is not Outcome.PASSED:
+        self.passed += passed
+        if not passed:
             self.reasons[reason(outcome, failure)] += 1
 
     @property
@@ -125,9 +139,14 @@ class Tally:
         return len(self.took_s)
 
     @property
+    def scored(self) -> int:
+        """Trials that the agent itself ended."""
+        return sum(count for outcome, count in self.outcomes.items() if outcome.scored)
+
+    @property
     def broken(self) -> int:
         """Trials that the infrastructure or a provider broke."""
-        return sum(count for outcome, count in self.outcomes.items() if outcome.blame in _BROKEN)
+        return sum(count for outcome, count in self.outcomes.items() if outcome.broken)
 
 
 def with_aliases(metrics: Sequence[str]) -> tuple[str, ...]:
@@ -184,7 +203,7 @@ def reason(outcome: Outcome, failure: str) -> str:
 def is_broken(text: str) -> bool:
     """Whether a failure reason is about infrastructure or a provider."""
     word = text.partition(":")[0].strip()
-    return word in set(Outcome) and Outcome(word).blame in _BROKEN
+    return word in set(Outcome) and Outcome(word).broken
 
 
 def known_metrics(data: RunData) -> tuple[str, ...]:
@@ -256,8 +275,7 @@ class Fields(Mapping[str, Any]):
 
 def count_fields(info: RunInfo, tally: Tally) -> dict[str, Any]:
     """Counts and times of a run."""
-    ended, outcomes = tally.ended, tally.outcomes
-    passed = outcomes[Outcome.PASSED]
+    ended, outcomes, passed = tally.ended, tally.outcomes, tally.passed
     took = describe(tally.took_s)
     wall_s = info.finished_at - info.started_at if info.finished_at and info.started_at else None
     blame: Counter[Blame] = Counter()
@@ -269,7 +287,7 @@ def count_fields(info: RunInfo, tally: Tally) -> dict[str, Any]:
         "episodes": tally.trials,
         "success_count": passed,
         "failure_count": ended - passed,
-        "success_rate": passed / ended if ended else None,
+        "success_rate": passed / tally.scored if tally.scored else None,
         "failure_reasons": dict(sorted(tally.reasons.items())),
         "infrastructure_errors": tally.broken,
         "suspect_count": tally.suspects,
@@ -282,9 +300,12 @@ def count_fields(info: RunInfo, tally: Tally) -> dict[str, Any]:
 
 
 def score_fields(results: ResultSet) -> dict[str, Any]:
-    """Score and pass rate of a run of rollouts, under the three readings of errors."""
-    passes = GateInput(results=results).rewards("pass_rate")
-    return {"score": three(denominators(results.tasks)), "pass_rate": three(denominators(passes))}
+    """Score and pass rate of every arm, under the three readings of errors; of the run if it has one arm."""
+    found: dict[str, Any] = {}
+    for name in ("score", "pass_rate"):
+        each = {arm.name: readings(denominators(arm.rewards(name))) for arm in results.arms}
+        found |= {name: next(iter(each.values())) if len(each) == 1 else None, f"{name}s": each}
+    return found
 
 
 def _fields(data: RunData, results: ResultSet, tally: Tally) -> Fields:
@@ -299,17 +320,6 @@ def _fields(data: RunData, results: ResultSet, tally: Tally) -> Fields:
     if data.info.kind == "task":
         found |= score_fields(results)
     return Fields(found, lambda: summary(data))
-
-
-def three(found: Denominators) -> dict[str, float | int | None]:
-    """A score under the three readings of errors."""
-    return {
-        "scored": found.excluded.rollouts if found.excluded else 0,
-        "errors": found.errors,
-        "errors_excluded": found.excluded.value if found.excluded else None,
-        "errors_as_zero": found.as_zero.value if found.as_zero else None,
-        "best_case": found.best_case.value if found.best_case else None,
-    }
 
 
 def _artifacts(data: RunData) -> dict[str, float]:

@@ -23,7 +23,7 @@ from proctor.verdicts.compare.judge import Comparison, compare
 from proctor.verdicts.compare.open import usual_noise
 from proctor.verdicts.compare.stored import from_store
 from proctor.verdicts.gate.baselines import Baseline, missing, read_baselines
-from proctor.verdicts.gate.evaluate import evaluate
+from proctor.verdicts.gate.evaluate import clocked, evaluate
 from proctor.verdicts.gate.inputs import (
     GateInput,
     Tally,
@@ -184,6 +184,7 @@ def comparison_behind(
     project: str | None = None,
 ) -> Comparison | None:
     """The comparison that the statistical rules rest on; None where there is none."""
+    rules, _ = clocked(rules, run, baseline.run)
     margins: dict[str, float] = {}
     for rule in rules.rules:
         if isinstance(rule, NotWorse):
@@ -199,9 +200,9 @@ def comparison_behind(
         ]
     except UsageError:
         return None  # nothing in common: the rules have said so already
-    score = next((study.score for study in studies if study.score), None)
+    scores = next((study.scores for study in studies if study.scores), ())
     return replace(
-        studies[0], score=score, metrics=tuple(each for study in studies for each in study.metrics)
+        studies[0], scores=scores, metrics=tuple(each for study in studies for each in study.metrics)
     )
 
 
@@ -214,7 +215,7 @@ def _noise(
 def input_from_store(store: Store, ref: str, rules: RuleSet) -> GateInput | None:
     """The input that these rules need; None when a rule looks at what only a run in memory can tell."""
     info = store.run(ref)
-    told = {*count_fields(info, Tally()), "score", "pass_rate"}
+    told = {*count_fields(info, Tally()), "score", "pass_rate", "scores", "pass_rates"}
     paths = [rule.path.partition(".")[0] for rule in rules.rules if isinstance(rule, Threshold)]
     if not told.issuperset(paths):
         return None
@@ -248,7 +249,8 @@ class _Watch:
             line = f"{head[:-1]},{_as_written(row.measured)}]"
             failure = None if outcome is Outcome.PASSED else row.measured.failure
             kind = failure.type if failure else ""
-            self.tally.add(outcome, row.ended_at - row.started_at, kind, suspect=row.measured.suspect)
+            took_s = row.ended_at - row.started_at
+            self.tally.add(outcome, row.reward, took_s, kind, suspect=row.measured.suspect)
         self.digest.update(line.encode("utf-8", "replace"))
 
 

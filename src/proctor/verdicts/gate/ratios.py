@@ -15,7 +15,7 @@ from proctor.model.outcome import Blame
 from proctor.quantity import number, significant
 from proctor.spec.node import nearest
 from proctor.verdicts.compare.judge import default_noise, is_time, paired_samples
-from proctor.verdicts.compare.pairing import pair
+from proctor.verdicts.compare.pairing import pair_sides
 from proctor.verdicts.compare.results import ResultPoint
 from proctor.verdicts.gate.inputs import GateInput
 from proctor.verdicts.gate.rules import NotWorse, refuse
@@ -23,6 +23,7 @@ from proctor.verdicts.gate.statistical import (
     Effect,
     Problem,
     Study,
+    arm_pairs,
     lost,
     other_machine,
     ratio_detectable,
@@ -62,21 +63,27 @@ def ratio_study(
     if stops:
         return Study(rule=rule, problems=stops, n=f"{run.trials} trials against {baseline.trials}")
     chosen = _noise(rule.metric, baseline, noise)
-    pairing = pair(baseline.results.points, run.results.points)
-    usable = [(a, b) for a, b in pairing.pairs if not a.failed and not b.failed]
+    if rule.arm and not tasks:
+        raise refuse(rule.written, f"{run.label} is a run of experiments: it has no arms")
+    pairing = pair_sides(baseline.results, run.results)
+    arms, gone = arm_pairs(rule, run, baseline) if rule.arm else ([], ())
+    names = {after.name for _, after in arms}
+    chosen_pairs = [(a, b) for a, b in pairing.pairs if not rule.arm or b.arm in names]
+    usable = [(a, b) for a, b in chosen_pairs if not a.failed and not b.failed]
     having = [(a, b) for a, b in usable if a.samples.get(rule.metric) and b.samples.get(rule.metric)]
-    problems = [*_failed(pairing.pairs), *lost("task" if tasks else "point", pairing.only_a)]
+    absent = () if rule.arm else lost("task" if tasks else "point", pairing.only_a)
+    problems = [*_failed(chosen_pairs), *absent, *gone]
     if not having:
         if usable:
             raise refuse(rule.written, _no_metric(rule.metric, run, baseline))
         problems.append((GateVerdict.INCONCLUSIVE, "no point has a result on both sides"))
         return Study(rule=rule, problems=tuple(problems))
-    gather = _over_suite if tasks and len(having) > 1 else _at_points
-    found = gather(rule, having, chosen, seed)
+    found = _by_arm(rule, having, chosen, seed) if tasks else _at_points(rule, having, chosen, seed)
     what = "tasks" if tasks else "points"
     return Study(
         rule=rule,
         effects=tuple(found.effects),
+        unit="arm" if tasks else "point",
         margin=ratio_margin(rule),
         n=f"{len(having)} {what if len(having) > 1 else what[:-1]}, "
         f"{found.values[1]} values against {found.values[0]}",
@@ -126,37 +133,54 @@ def _at_points(rule: NotWorse, pairs: Pairs, noise: Noise, seed: int) -> _Gather
     return found
 
 
-def _over_suite(rule: NotWorse, pairs: Pairs, noise: Noise, seed: int) -> _Gathered:
+def _by_arm(rule: NotWorse, pairs: Pairs, noise: Noise, seed: int) -> _Gathered:
+    """The suite of each arm as a whole."""
+    arms: dict[str, list[tuple[ResultPoint, ResultPoint]]] = {}
+    for a, b in pairs:
+        arms.setdefault(b.arm, []).append((a, b))
+    found = _Gathered()
+    for arm, own in arms.items():
+        if len(own) == 1:
+            each = _at_points(rule, own, noise, seed)
+        else:
+            each = _over_suite(rule, own, noise, seed, "the suite" if len(arms) == 1 else arm)
+        found.effects += each.effects
+        found.errors += each.errors
+        found.values = [one + more for one, more in zip(found.values, each.values, strict=True)]
+    return found
+
+
+def _over_suite(rule: NotWorse, pairs: Pairs, noise: Noise, seed: int, name: str) -> _Gathered:
     before = {a.name: a.samples[rule.metric] for a, _ in pairs}
     after = {a.name: b.samples[rule.metric] for a, b in pairs}
     counts = tuple(sum(map(len, run.values())) for run in (before, after))
     found = _Gathered()
     if rule.statistic not in {"", "mean"}:
         ratio = suite_ratio(before, after, rule.statistic, noise=noise, level=rule.level, seed=seed)
-        effect = ratio_effect(rule, "the suite", ratio.ratio, ratio.interval, ratio.p_value, ratio.note)
+        effect = ratio_effect(rule, name, ratio.ratio, ratio.interval, ratio.p_value, ratio.note)
         found.add(effect, ratio.error, *counts)
         return found
     if min(value for run in (before, after) for values in run.values() for value in values) <= 0:
-        found.add(_with_zeros(rule, before, after), math.inf, *counts)
+        found.add(_with_zeros(rule, name, before, after), math.inf, *counts)
         return found
     means = paired_ratio(before, after, seed=seed, level=rule.level)
     assert means is not None
     interval, error = widen(means.interval, means.ratio, noise)
     # The sign-flip test has not heard of run-to-run noise; the wider interval has.
     p_value = max(means.p_value, two_sided_t(math.log(means.ratio) / error, noise.df) if error else 0.0)
-    found.add(ratio_effect(rule, "the suite", means.ratio, interval, p_value), error, *counts)
+    found.add(ratio_effect(rule, name, means.ratio, interval, p_value), error, *counts)
     return found
 
 
 def _with_zeros(
-    rule: NotWorse, before: Mapping[str, Sequence[float]], after: Mapping[str, Sequence[float]]
+    rule: NotWorse, name: str, before: Mapping[str, Sequence[float]], after: Mapping[str, Sequence[float]]
 ) -> Effect:
     """Without ratios only equality can be judged: both sides are zero."""
-    if all(list(before[name]) == list(after[name]) for name in before):
-        return ratio_effect(rule, "the suite", 1.0, Interval(1.0, 1.0, rule.level, "equal"), 1.0)
+    if all(list(before[task]) == list(after[task]) for task in before):
+        return ratio_effect(rule, name, 1.0, Interval(1.0, 1.0, rule.level, "equal"), 1.0)
     unknown = Interval(0.0, math.inf, rule.level, "none")
     note = "no ratio: a value is not above zero"
-    return ratio_effect(rule, "the suite", math.nan, unknown, 1.0, note)
+    return ratio_effect(rule, name, math.nan, unknown, 1.0, note)
 
 
 def _failed(pairs: Pairs) -> list[Problem]:

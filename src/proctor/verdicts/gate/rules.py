@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from proctor.analysis.clock import CPU, WALL
 from proctor.errors import SpecError, UsageError
 from proctor.spec.node import Node, found, from_plain, nearest
 
 Operator = Literal["<=", "<", ">=", ">", "==", "!="]
 
+TIME = "time"
+"""What a rule judges by the clock that leads for run and baseline together; see `analysis/clock.py`."""
 MAX_RULES = 200
 _SET_KEYS = ("rules", "baseline")
 _RULE_KEYS = ("rule", "name")
@@ -54,6 +57,13 @@ class Threshold:
     path: str
     operator: Operator
     limit: float | str | bool | OfBaseline
+    arm: str = ""
+    """Whose score or pass rate; empty: every arm must keep the limit."""
+
+    @property
+    def is_score(self) -> bool:
+        """Whether it is about a score or a pass rate, of which every arm of a run has its own."""
+        return self.path.partition(".")[0] in {"score", "pass_rate"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +87,8 @@ class NotWorse:
     margin: float
     """A fraction: of the baseline's value, or for scores of the whole scale (3pp is 0.03)."""
     level: float = 0.95
+    arm: str = ""
+    """Whose; empty: every arm's, one test for each."""
     these_tasks: bool | None = None
     """Whether the claim is about these tasks only; None: the widest that the number of tasks can judge."""
 
@@ -113,10 +125,23 @@ class RuleSet:
             for rule in self.rules
         )
 
+    def on_clock(self, metric: str) -> RuleSet:
+        """The same rules, with those about time on this clock."""
+        return replace(
+            self,
+            rules=tuple(
+                replace(rule, metric=metric) if isinstance(rule, NotWorse) and rule.metric == TIME else rule
+                for rule in self.rules
+            ),
+        )
+
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics whose single values the rules need."""
-        names = [rule.metric for rule in self.rules if isinstance(rule, NotWorse) and not rule.is_score]
+        names: list[str] = []
+        for rule in self.rules:
+            if isinstance(rule, NotWorse) and not rule.is_score:
+                names += [WALL, CPU] if rule.metric == TIME else [rule.metric]
         for rule in self.rules:
             if isinstance(rule, Threshold):
                 names += _metrics_of(rule.path)

@@ -7,8 +7,8 @@ single false regression among all rules is held at the level, not the chance of 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from proctor.analysis.claim import Claim, chosen_claim, too_few
 from proctor.analysis.compare import PairedScores, missing_bounds, paired_scores
@@ -20,7 +20,10 @@ from proctor.analysis.times import Noise
 from proctor.analysis.verdict import Verdict, judge
 from proctor.quantity import plural, significant, some
 from proctor.verdicts.compare.judge import is_time
+from proctor.verdicts.compare.pairing import pair_arms
 from proctor.verdicts.compare.power import what_settles
+from proctor.verdicts.compare.results import ArmRewards
+from proctor.verdicts.compare.sentence import plain_ratio, points
 from proctor.verdicts.gate.inputs import GateInput
 from proctor.verdicts.gate.rules import NotWorse, refuse
 from proctor.verdicts.gate.verdict import Estimate, GateVerdict, RuleResult, overall
@@ -47,6 +50,8 @@ class Effect:
     p_value: float
     estimate: Estimate
     note: str = ""
+    others: tuple[Effect, ...] = ()
+    """The same comparison with errors counted in other ways; if the verdicts differ, there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +60,8 @@ class Study:
 
     rule: NotWorse
     effects: tuple[Effect, ...] = ()
-    others: tuple[Effect, ...] = ()
-    """The same comparison with errors counted in other ways; if the verdicts differ, there is none."""
+    unit: str = "point"
+    """What an effect is of, where there are several: a point or an arm."""
     margin: float = 0.0
     """In the unit of the effects' gains."""
     n: str = ""
@@ -73,23 +78,68 @@ Problem = tuple[GateVerdict, str]
 
 
 def score_study(rule: NotWorse, run: GateInput, baseline: GateInput, *, seed: int) -> Study:
-    """Rewards against the baseline's, paired by task."""
+    """Rewards against the baseline's, paired by task; one comparison for each arm."""
     for each in (run, baseline):
         if each.results.kind != "task":
             raise refuse(rule.written, f"{each.label} is a run of experiments: it has times and no scores")
     if problem := unlike_infrastructure(run, baseline):
         return Study(rule=rule, problems=(problem,), n=f"{run.trials} trials against {baseline.trials}")
-    before, after = baseline.rewards(rule.metric), run.rewards(rule.metric)
+    pairs, problems = arm_pairs(rule, run, baseline)
+    studies = [_arm_study(rule, before, after, seed) for before, after in pairs]
+    if len(studies) == 1:
+        return replace(studies[0], problems=(*studies[0].problems, *problems))
+    known = [each.detectable for each in studies if each.detectable is not None]
+    return Study(
+        rule=rule,
+        effects=tuple(effect for each in studies for effect in each.effects),
+        unit="arm",
+        margin=rule.margin,
+        n="; ".join(f"{arm.name}: {each.n}" for (_, arm), each in zip(pairs, studies, strict=True) if each.n),
+        detectable=max(known, default=None),
+        settle=next((each.settle for each in studies if each.settle), ""),
+        narrowed=next((each.narrowed for each in studies if each.narrowed), ""),
+        problems=(
+            *(
+                (verdict, f"{arm.name}: {text}")
+                for (_, arm), each in zip(pairs, studies, strict=True)
+                for verdict, text in each.problems
+            ),
+            *problems,
+        ),
+    )
+
+
+def arm_pairs(
+    rule: NotWorse, run: GateInput, baseline: GateInput
+) -> tuple[list[tuple[ArmRewards, ArmRewards]], tuple[Problem, ...]]:
+    """The arms that a rule compares, and what is missing on a side."""
+    wanted = run.arms(rule)
+    paired = pair_arms(baseline.results, run.results)
+    pairs = [(before, after) for before, after in paired if after in wanted]
+    if rule.arm:
+        gone: tuple[Problem, ...] = ()
+        if not pairs:
+            gone = ((GateVerdict.INCONCLUSIVE, f"the baseline has no arm '{rule.arm}'"),)
+        return pairs, gone
+    matched = [before for before, _ in paired]
+    return pairs, lost("arm", [arm.name for arm in baseline.results.arms if arm not in matched])
+
+
+def _arm_study(rule: NotWorse, was: ArmRewards, now: ArmRewards, seed: int) -> Study:
+    before, after = was.rewards(rule.metric), now.rewards(rule.metric)
     headline, others = _readings(before, after, seed, rule.level)
     if headline is None:
         return Study(rule=rule, problems=((GateVerdict.INCONCLUSIVE, "no task was scored on both sides"),))
     tasks = len({task.name for task in before} & {task.name for task in after})
     claim = chosen_claim(rule.these_tasks, tasks, rule.level)
     few = too_few(headline.tasks, rule.level)
+    effect = replace(
+        _score(rule, headline, claim, now.name),
+        others=tuple(_score(rule, each, claim, now.name) for each in others),
+    )
     return Study(
         rule=rule,
-        effects=(_score(rule, headline, claim),),
-        others=tuple(_score(rule, each, claim) for each in others),
+        effects=(effect,),
         margin=rule.margin,
         n=f"{headline.tasks} tasks, {headline.rollouts_b} rollouts against {headline.rollouts_a}",
         detectable=None if few and claim is Claim.TASKS_LIKE_THESE else headline.detects(claim),
@@ -110,17 +160,17 @@ def _readings(
     return bounds.excluded, [each for each in (bounds.as_zero, bounds.best_case) if each]
 
 
-def _score(rule: NotWorse, found: PairedScores, claim: Claim) -> Effect:
+def _score(rule: NotWorse, found: PairedScores, claim: Claim, arm: str) -> Effect:
     interval = found.interval(claim)
     sign = -1.0 if rule.higher_is_worse else 1.0
     low, high = sorted((sign * interval.low, sign * interval.high))
     return Effect(
-        name=rule.metric,
+        name=arm,
         gain=sign * found.difference,
         low=low,
         high=high,
         # The paired tests are about the tasks as a sample; for these tasks alone the interval decides.
-        p_value=found.p_these_tasks if claim is Claim.THESE_TASKS else found.p_value,
+        p_value=found.p_of(claim),
         estimate=Estimate(
             value=found.difference,
             low=interval.low,
@@ -128,6 +178,7 @@ def _score(rule: NotWorse, found: PairedScores, claim: Claim) -> Effect:
             level=rule.level,
             unit="pp",
             claim=claim.value,
+            arm=arm,
         ),
     )
 
@@ -210,12 +261,16 @@ def settle(study: Study, adjusted: Sequence[float]) -> RuleResult:
         (effect, _judge(effect, p_value, study.margin, alpha))
         for effect, p_value in zip(study.effects, adjusted, strict=True)
     ]
-    verdicts = [verdict for _, verdict in judged]
-    straddled = _straddled(study, adjusted, alpha, verdicts)
-    if straddled:
-        verdicts = [GateVerdict.INCONCLUSIVE]
-    verdicts += [verdict for verdict, _ in study.problems]
-    verdict = overall(verdicts)
+    straddled = {
+        effect.name: contradiction
+        for (effect, verdict), p_value in zip(judged, adjusted, strict=True)
+        if (contradiction := _straddled(effect, p_value, verdict, study.margin, alpha))
+    }
+    judged = [
+        (effect, GateVerdict.INCONCLUSIVE if effect.name in straddled else verdict)
+        for effect, verdict in judged
+    ]
+    verdict = overall([*(verdict for _, verdict in judged), *(verdict for verdict, _ in study.problems)])
     shown = _sentence(study, judged, verdict, straddled)
     worst = _worst(judged)
     return RuleResult(
@@ -242,16 +297,13 @@ def _judge(effect: Effect, p_value: float, margin: float, alpha: float) -> GateV
     return _MEANING.get(found, GateVerdict.PASS)
 
 
-def _straddled(study: Study, adjusted: Sequence[float], alpha: float, verdicts: Sequence[GateVerdict]) -> str:
+def _straddled(effect: Effect, p_value: float, verdict: GateVerdict, margin: float, alpha: float) -> str:
     """Which readings of the errors contradict each other; empty when none does."""
-    if not study.others:
+    times = p_value / effect.p_value if effect.p_value > 0 else 1.0
+    readings = [_judge(other, min(1.0, other.p_value * times), margin, alpha) for other in effect.others]
+    if set(readings) <= {verdict}:
         return ""
-    first, p_value = study.effects[0], adjusted[0]
-    times = p_value / first.p_value if first.p_value > 0 else 1.0
-    readings = [_judge(other, min(1.0, other.p_value * times), study.margin, alpha) for other in study.others]
-    if set(readings) == {verdicts[0]}:
-        return ""
-    said = [verdicts[0], *readings]
+    said = [verdict, *readings]
     names = ("errors left out", "errors as zero", "errors as passes")
     return ", ".join(f"{name}: {verdict.value}" for name, verdict in zip(names, said, strict=False))
 
@@ -269,9 +321,9 @@ def _worst(judged: Judged) -> tuple[Effect, GateVerdict] | None:
     )
 
 
-def _sentence(study: Study, judged: Judged, verdict: GateVerdict, straddled: str) -> str:
+def _sentence(study: Study, judged: Judged, verdict: GateVerdict, straddled: Mapping[str, str]) -> str:
     decisive = [text for each, text in study.problems if each is verdict]
-    numbers = GateVerdict.INCONCLUSIVE if straddled else overall(each for _, each in judged)
+    numbers = overall(each for _, each in judged)
     if decisive and (not judged or numbers is not verdict):
         return f"{_subject(study.rule)}: {'; '.join(decisive)}."
     worst = _worst(judged)
@@ -281,10 +333,12 @@ def _sentence(study: Study, judged: Judged, verdict: GateVerdict, straddled: str
     of = ""
     if len(judged) > 1:
         hits = sum(each is leading for _, each in judged)
-        of = f" at {hits} of {len(judged)} points, worst at {effect.name}:"
+        at = "of" if study.unit == "arm" else "at"
+        of = f" {at} {hits} of {len(judged)} {study.unit}s, worst {at} {effect.name}:"
         if leading is GateVerdict.PASS:
-            of = f" at each of {len(judged)} points, nearest to the margin {effect.name}:"
-    why = f"; the verdict depends on how errors are counted ({straddled})" if straddled else ""
+            of = f" {at} each of {len(judged)} {study.unit}s, nearest to the margin {effect.name}:"
+    mixed = straddled.get(effect.name)
+    why = f"; the verdict depends on how errors are counted ({mixed})" if mixed else ""
     note = f" ({effect.note})" if effect.note else ""
     return f"{_subject(study.rule)}{of} {said(effect.estimate)}{note}; {_tolerated(study.rule)}{why}."
 
@@ -308,12 +362,12 @@ def said(estimate: Estimate) -> str:
         return f"{_pp(estimate.value)} against the baseline ({level} {span}, for {estimate.claim})"
     if not math.isfinite(estimate.value):
         return "no ratio to the baseline"
-    low, high = (f"{each:.3f}" if each is not None else "?" for each in (estimate.low, estimate.high))
-    return f"{estimate.value:.3f} times the baseline ({level} {low} to {high})"
+    low, high = (plain_ratio(each) if each is not None else "?" for each in (estimate.low, estimate.high))
+    return f"{plain_ratio(estimate.value)} times the baseline ({level} {low} to {high})"
 
 
 def _pp(value: float | None) -> str:
-    return "?" if value is None else f"{100 * value:+.1f} pp"
+    return "?" if value is None else points(value)
 
 
 def _change(study: Study, verdict: GateVerdict) -> str:

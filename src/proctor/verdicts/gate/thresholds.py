@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from proctor.analysis.estimate import denominators
 from proctor.model.describe import describe
 from proctor.model.plan import Plan
 from proctor.model.run import RunInfo
@@ -26,6 +25,7 @@ from proctor.verdicts.gate.rules import (
     refuse,
 )
 from proctor.verdicts.gate.verdict import Estimate, GateVerdict, RuleResult, overall
+from proctor.verdicts.rollouts.table import kind_of
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
@@ -37,10 +37,9 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }
 _FAILURES = {"failure_count": -1, "summary.failed": -1, "success_count": 1, "summary.passed": 1}
 """Counts that a broken machine changes as a failure would, and the direction of the change."""
-READINGS = ("errors_excluded", "errors_as_zero", "best_case")
 MOST_DETAILS = 20
 STATISTICS = frozenset(describe([1.0, 2.0]))
-_OPEN = ("failure_reasons", "arms", "images", "subjects", "warnings")
+_OPEN = ("failure_reasons", "arms", "images", "scores", "pass_rates", "subjects", "warnings")
 """Fields whose inner names come with the results."""
 _UNITS = ("_s", "_ms", "_us", "_ns", "_bytes", "_usd")
 
@@ -59,20 +58,18 @@ def judge_threshold(rule: Threshold, run: GateInput, baseline: GateInput | None)
     if rule.path.startswith("metrics."):
         return _judge_points(rule, run, baseline)
     value, limit = look_up(rule, run), _limit(rule, baseline)
-    if isinstance(value, Mapping) and "errors_excluded" in value:
-        return _judge_score(rule, run, value, _excluded(limit))
     _check_kinds(rule, value)
     if value is None or limit is None:
         who = f"{run.label} has" if value is None else "the baseline has"
-        return _result(rule, GateVerdict.INCONCLUSIVE, f"{rule.path}: {who} no value")
+        return result(rule, GateVerdict.INCONCLUSIVE, f"{rule.path}: {who} no value")
     verdict = GateVerdict.PASS if holds(rule, value, limit) else GateVerdict.REGRESSION
-    said = f"{rule.path} is {shown(rule.path, value)}, the rule requires {_wants(rule, limit)}"
+    said = f"{rule.path} is {shown(rule.path, value)}, the rule requires {wants(rule, limit)}"
     moves = _FAILURES.get(rule.path)
     blamed = verdict is GateVerdict.REGRESSION and moves and run.broken
     if blamed and moves and holds(rule, value + moves * run.broken, limit):
         verdict = GateVerdict.INFRASTRUCTURE
         said += f"; {run.broken} trials were broken by infrastructure or provider"
-    return _result(
+    return result(
         rule, verdict, said, n=f"{run.trials} trials" if run.trials else "", value=value, limit=limit
     )
 
@@ -84,24 +81,24 @@ def _judge_points(rule: Threshold, run: GateInput, baseline: GateInput | None) -
         metric = metric_and_statistic(rule.path)[0]
         if known and metric not in known:
             raise refuse(rule.written, f"no point has the metric '{metric}'{nearest(metric, known[:40])}")
-        return _result(rule, GateVerdict.INCONCLUSIVE, f"{rule.path}: no point has a value")
+        return result(rule, GateVerdict.INCONCLUSIVE, f"{rule.path}: no point has a value")
     good = [each for each in readings if each.limit is not None and each.value is not None]
     bad = [each for each in good if not holds(rule, each.value, each.limit)]
     unknown = len(readings) - len(good)
     verdict = GateVerdict.REGRESSION if bad else GateVerdict.INCONCLUSIVE if unknown else GateVerdict.PASS
     worst = _worst(rule, bad or good)
     if worst is None:
-        return _result(rule, verdict, f"{rule.path}: no point has a value and a limit")
+        return result(rule, verdict, f"{rule.path}: no point has a value and a limit")
     many = f" at {worst.where}, the worst of {len(readings)} points" if len(readings) > 1 else ""
     said = (
-        f"{rule.path} is {shown(rule.path, worst.value)}{many}, the rule requires {_wants(rule, worst.limit)}"
+        f"{rule.path} is {shown(rule.path, worst.value)}{many}, the rule requires {wants(rule, worst.limit)}"
     )
     if len(bad) > 1:
         said += f"; {len(bad)} points violate it"
     if unknown:
         said += f"; {unknown} points have no value"
     details = [f"{each.where}: {shown(rule.path, each.value)}" for each in bad[:MOST_DETAILS]]
-    return _result(
+    return result(
         rule,
         verdict,
         said,
@@ -143,49 +140,6 @@ def _worst(rule: Threshold, readings: list[Reading]) -> Reading | None:
     if rule.operator in {"<=", "<"}:
         return max(readings, key=lambda each: each.value)
     return min(readings, key=lambda each: each.value)
-
-
-def _judge_score(rule: Threshold, run: GateInput, value: Mapping[str, Any], limit: Any) -> RuleResult:
-    """A score with errors counted in three ways; inconclusive when they disagree about the limit."""
-    metric = "pass_rate" if rule.path == "pass_rate" else "reward"
-    found = denominators(run.rewards(metric)).excluded
-    readings = [number(value.get(name)) for name in READINGS]
-    headline = readings[0]
-    if headline is None or found is None or number(limit) is None:
-        blame = GateVerdict.INFRASTRUCTURE if run.broken and found is None else GateVerdict.INCONCLUSIVE
-        return _result(rule, blame, f"{rule.path}: nothing was scored")
-    verdicts = [
-        GateVerdict.PASS if holds(rule, each, limit) else GateVerdict.REGRESSION
-        for each in readings
-        if each is not None
-    ]
-    interval = found.interval()
-    said = (
-        f"{rule.path} is {100 * headline:.1f} % "
-        f"(95 % {100 * interval.low:.1f} to {100 * interval.high:.1f}, for {found.claim}), "
-        f"the rule requires {rule.operator} {significant(100 * float(limit))} %"
-    )
-    verdict = verdicts[0]
-    if len(set(verdicts)) > 1:
-        verdict = GateVerdict.INCONCLUSIVE
-        zero, best = (f"{100 * (each or 0):.1f} %" for each in readings[1:])
-        said += f"; {value.get('errors')} errors leave it open: {zero} with errors as zero, {best} at best"
-    return RuleResult(
-        written=rule.written,
-        verdict=verdict,
-        sentence=f"{said}.",
-        n=f"{found.tasks} tasks, {found.rollouts} rollouts",
-        estimate=Estimate(
-            value=headline,
-            low=interval.low,
-            high=interval.high,
-            level=0.95,
-            unit=rule.path,
-            claim=found.claim.value,
-        ),
-        margin=f"{rule.operator} {significant(float(limit))}",
-        change=_distance(rule.path, headline, limit),
-    )
 
 
 def judge_reasons(rule: Reasons, run: GateInput, baseline: GateInput | None) -> RuleResult:
@@ -266,13 +220,8 @@ def known_fields(run: GateInput) -> Iterator[tuple[str, Any]]:
 def _limit(rule: Threshold, baseline: GateInput | None) -> Any:
     if not isinstance(rule.limit, OfBaseline):
         return rule.limit
-    value = _excluded(look_up(rule, baseline)) if baseline else None
-    known = number(value)
+    known = number(look_up(rule, baseline)) if baseline else None
     return rule.limit.limit(known) if known is not None else None
-
-
-def _excluded(value: Any) -> Any:
-    return value.get("errors_excluded") if isinstance(value, Mapping) else value
 
 
 def holds(rule: Threshold, value: Any, limit: Any) -> bool:
@@ -302,12 +251,13 @@ def shown(path: str, value: Any) -> str:
     return show(name, amount)
 
 
-def _wants(rule: Threshold, limit: Any) -> str:
+def wants(rule: Threshold, limit: Any) -> str:
+    """What a rule requires."""
     of = " (from the baseline)" if isinstance(rule.limit, OfBaseline) else ""
     return f"{rule.operator} {shown(rule.path, limit)}{of}"
 
 
-def _distance(path: str, value: Any, limit: Any) -> str:
+def distance(path: str, value: Any, limit: Any) -> str:
     """How far from the limit, which is what would have to change."""
     amount, bound = number(value), number(limit)
     if amount is None or bound is None:
@@ -317,7 +267,7 @@ def _distance(path: str, value: Any, limit: Any) -> str:
     return f"{shown(path, gap)} from the limit{share}"
 
 
-def _result(
+def result(
     rule: Threshold,
     verdict: GateVerdict,
     said: str,
@@ -327,6 +277,7 @@ def _result(
     limit: Any = None,
     details: tuple[str, ...] = (),
 ) -> RuleResult:
+    """A rule judged by one value."""
     amount = number(value)
     return RuleResult(
         written=rule.written,
@@ -334,8 +285,8 @@ def _result(
         sentence=f"{said}.",
         n=n,
         estimate=Estimate(value=amount, unit=rule.path) if amount is not None else None,
-        margin=_wants(rule, limit) if limit is not None else "",
-        change=_distance(rule.path, value, limit) if rule.operator not in {"==", "!="} else "",
+        margin=wants(rule, limit) if limit is not None else "",
+        change=distance(rule.path, value, limit) if rule.operator not in {"==", "!="} else "",
         details=details,
     )
 
@@ -347,12 +298,18 @@ def check_fields(rules: RuleSet, info: RunInfo, plan: Plan) -> None:
     metrics of experiments and the reasons of failures, cannot be known yet.
     """
     for rule in rules.rules:
-        if isinstance(rule, NotWorse) and rule.is_score and info.kind == "experiment":
+        about_scores = (isinstance(rule, NotWorse) and rule.is_score) or (
+            not isinstance(rule, Reasons) and rule.arm
+        )
+        if info.kind == "experiment" and about_scores:
             raise refuse(rule.written, "this is a run of experiments: it has times and no scores")
     thresholds = [rule for rule in rules.rules if isinstance(rule, Threshold)]
-    if not thresholds:
+    named = [rule for rule in rules.rules if not isinstance(rule, Reasons) and rule.arm]
+    if not thresholds and not named:
         return
     run = _without_results(info, plan)
+    for each in named:
+        run.arms(each)
     for rule in thresholds:
         if rule.path.startswith("metrics."):
             _check_statistic(rule)
@@ -369,7 +326,7 @@ def _check_statistic(rule: Threshold) -> None:
 
 
 def _without_results(info: RunInfo, plan: Plan) -> GateInput:
-    """The run as it will be, with one trial for each subject: fields do not depend on how many there are."""
-    first = {trial.subject: trial for trial in reversed(plan.trials)}
+    """The run as it will be, with one trial of each kind: fields do not depend on how many there are."""
+    first = {kind_of(trial): trial for trial in reversed(plan.trials)}
     trials = tuple(TrialResult(planned=trial, attempts=(), counted=None) for trial in first.values())
     return input_of_run(RunData(info=info, trials=trials))

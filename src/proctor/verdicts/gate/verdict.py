@@ -57,6 +57,8 @@ class Estimate:
     """pp, ratio, or a metric's name"""
     claim: str = ""
     """What the interval is about: tasks like these, these tasks, the runs of this code."""
+    arm: str = ""
+    """Whose, where it is of an arm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

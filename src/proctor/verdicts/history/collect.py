@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from proctor.analysis.clock import HeadlineClock, clock_sentence, headline_clock
 from proctor.errors import NotFoundError, UsageError
 from proctor.model.trial import RunStatus
-from proctor.runfolder.read import metric_of
 from proctor.verdicts.compare.facts import Facts, differences, run_facts
 from proctor.verdicts.history.detect import detect
 from proctor.verdicts.history.model import History, Line, Ran
@@ -40,7 +40,7 @@ def collect(
     newest = briefs[-1]
     if metric in SHARES and newest.kind != "task":
         raise UsageError(f"{newest.name} is a series of experiments: it has times and no rewards")
-    wanted = metric or ("pass_rate" if newest.kind == "task" else metric_of(newest.kind))
+    wanted = metric or ("pass_rate" if newest.kind == "task" else "")
     runs: list[Ran] = []
     readings: list[Reading] = []
     before: tuple[Facts, frozenset[str]] | None = None
@@ -52,6 +52,11 @@ def collect(
         runs.append(_ran(info, reading, left_out, _differs(before, now) if before and not left_out else ""))
         readings.append(Reading(metrics=reading.metrics) if left_out else reading)
         before = before if left_out else now
+    clock = HeadlineClock(wanted)
+    if not wanted:
+        clock = headline_clock(point for reading in readings for point in reading.waiting)
+        wanted = clock.metric
+        readings = [reading.of(wanted) for reading in readings]
     lines = _lines(readings, wanted)
     _check(lines, readings, wanted, only)
     return History(
@@ -60,7 +65,8 @@ def collect(
         metric=wanted,
         runs=tuple(runs),
         lines=_ordered([detect(line) for line in lines], wanted),
-        notes=_notes(readings, newest),
+        notes=(*([clock_sentence(clock)] if clock.why else []), *_notes(readings, newest)),
+        clock=clock.why,
     )
 
 

@@ -20,6 +20,7 @@ def to_mapping(history: History) -> dict[str, Any]:
             "series": history.name,
             "kind": history.kind,
             "metric": history.metric,
+            "clock": history.clock,
             "sentence": sentence(history),
             "runs": [_run(run) for run in history.runs],
             "lines": [_line(line, history) for line in history.lines],

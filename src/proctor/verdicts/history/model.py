@@ -114,6 +114,8 @@ class History:
     """The main ones first."""
     notes: tuple[str, ...] = field(default=())
     """Notes about what is not shown."""
+    clock: str = ""
+    """Of times, where nobody named a metric: why this clock leads; empty where that needs no word."""
 
     @property
     def counted(self) -> list[Ran]:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from proctor.analysis.clock import CPU, WALL, Waiting, measured_cpu, waiting_in
 from proctor.analysis.estimate import TaskRewards, denominators
 from proctor.analysis.median import median_interval
-from proctor.model.arms import Arm, options_text, whole_name
+from proctor.model.arms import whole_names
 from proctor.model.describe import percentile
-from proctor.model.outcome import Blame, Outcome
+from proctor.model.outcome import Outcome, reward_of
 from proctor.model.plan import point_label
 from proctor.runfolder.read import stated_interval
 from proctor.verdicts.compare.means import clustered_mean
-from proctor.verdicts.compare.results import is_lost, samples_among
+from proctor.verdicts.compare.results import samples_among
 from proctor.verdicts.compare.stored import values_of
 from proctor.verdicts.history.model import Value
+from proctor.verdicts.rollouts.columns import layout_of
 
 if TYPE_CHECKING:
     from proctor.model.run import RunInfo
@@ -30,7 +32,6 @@ MOST_POINTS = 2_000
 MOST_WITH_COST = 20_000
 """Rollouts of a run whose costs are looked up; of larger runs only when the cost is what was asked for."""
 SHARES = ("pass_rate", "reward")
-_BROKEN = {Blame.INFRASTRUCTURE, Blame.PROVIDER}
 
 Key = tuple[str, str]
 """A line: its name and its metric."""
@@ -50,25 +51,34 @@ class Reading:
     """Names that could have been asked for; from a few records."""
     passed_over: int = 0
     """Points that are left out because there are too many."""
+    waiting: list[tuple[Waiting, bool]] = field(default_factory=list)
+    """Of each point, with whether its CPU time was measured: what decides on the clock."""
+
+    def of(self, metric: str) -> Reading:
+        """The same with the values of one metric alone."""
+        values = {key: value for key, value in self.values.items() if key[1] == metric}
+        return replace(self, values=values, main=[key for key in self.main if key in values])
 
 
 def read(store: Store, info: RunInfo, metric: str, only: str) -> Reading:
-    """What a run says of a metric, on the lines whose name has the text `only`."""
-    reader = _rollouts if info.kind == "task" else _points
-    return reader(store, info, metric, only.lower())
+    """What a run says of a metric, or of both clocks, on the lines whose name has the text `only`."""
+    if info.kind == "task":
+        return _rollouts(store, info, metric, only.lower())
+    return _points(store, info, (metric,) if metric else (WALL, CPU), only.lower())
 
 
-def _points(store: Store, info: RunInfo, metric: str, only: str) -> Reading:
+def _points(store: Store, info: RunInfo, metrics: Sequence[str], only: str) -> Reading:
     found = Reading()
     for row in islice(store.results(info.id), None if only else MOST_POINTS):
-        found.broken += row.outcome is not None and row.outcome.blame in _BROKEN
+        found.broken += row.outcome is not None and row.outcome.broken
         name = point_label(row.subject, row.params)
         if only not in name.lower() or row.outcome is not Outcome.PASSED:
             continue
         if len(found.metrics) < 100:
             found.metrics |= set(row.measured.metrics)
-        if (value := _median(row, metric)) is not None:
-            found.values[name, metric] = value
+        values = {metric: value for metric in metrics if (value := _median(row, metric)) is not None}
+        found.values |= {(name, metric): value for metric, value in values.items()}
+        found.waiting.append((waiting_in(row.measured.ledger.get("noise")), measured_cpu(values)))
     found.main = list(found.values)
     if not only and info.total > MOST_POINTS:
         found.passed_over = info.total - MOST_POINTS
@@ -88,7 +98,7 @@ def _median(row: ResultRow, metric: str) -> Value | None:
 
 
 class _Arm:
-    """One agent, with its model and options, in one run."""
+    """One arm in one run."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, list[float]] = {}
@@ -102,24 +112,26 @@ def _rollouts(store: Store, info: RunInfo, metric: str, only: str) -> Reading:
     share = metric if metric in SHARES else "pass_rate"
     sampled = ["duration_s", "cost_usd"] if metric in SHARES else [metric]
     bodies = metric not in {*SHARES, "duration_s"} or info.total <= MOST_WITH_COST
-    arms: dict[str, _Arm] = {}
-    for row in store.results(info.id, bodies=bodies):
+    layout = layout_of(store, info)
+    names = whole_names(arm.identity for arm in layout.arms)
+    arms = {name or "no agent": _Arm() for name in names.values()}
+    for index, row in enumerate(store.results(info.id, bodies=bodies)):
         outcome = row.outcome
         if bodies and outcome and len(found.metrics) < 100:
             found.metrics |= _names(row)
-        who = whole_name(Arm(row.agent, row.model, options_text(row.options))) or "no agent"
-        arm = arms.setdefault(who, _Arm())
-        rewards = arm.tasks.setdefault(row.subject, [])
+        place, identity = layout.at(index)
+        task, arm = place.label, arms[names[identity.identity] or "no agent"]
+        rewards = arm.tasks.setdefault(task, [])
         if outcome is None:
             continue
-        found.broken += outcome.blame in _BROKEN
-        if outcome.scored:
-            reward = row.reward or 0.0
+        found.broken += outcome.broken
+        reward = reward_of(outcome, row.reward)
+        if reward is not None:
             rewards.append(float(reward >= 1) if share == "pass_rate" else reward)
             for name, each in values_of(row, sampled).items():
-                arm.samples.setdefault(name, {}).setdefault(row.subject, []).extend(each)
-        elif is_lost(outcome):
-            arm.errors[row.subject] = arm.errors.get(row.subject, 0) + 1
+                arm.samples.setdefault(name, {}).setdefault(task, []).extend(each)
+        elif outcome.error:
+            arm.errors[task] = arm.errors.get(task, 0) + 1
     found.metrics |= {*SHARES, "duration_s"}
     found.subjects = frozenset(task for arm in arms.values() for task in arm.tasks)
     for who, arm in arms.items():

@@ -64,6 +64,7 @@ def _entrant(run_id: str, name: str, arm: ArmScore, costs: Mapping[Arm, tuple[fl
         model=arm.arm.model,
         rewards=rewards,
         passes=arm.passes,
+        score=arm.rewards,
         scored=arm.scored,
         passed=arm.passed,
         errors=arm.errors,

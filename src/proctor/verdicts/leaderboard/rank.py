@@ -31,6 +31,7 @@ class Entrant:
     rewards: Mapping[str, Sequence[float]]
     """Task → whether each scored rollout passed, as 0 or 1."""
     passes: Denominators
+    score: Denominators
     scored: int
     passed: int
     errors: int
@@ -60,8 +61,11 @@ class Duel:
 
     @property
     def certain(self) -> bool:
-        """Whether the order of the two is known."""
-        return self.scores is not None and self.adjusted <= ALPHA and self.scores.difference != 0
+        """Whether the order of the two is known: after the correction, and by the interval that is shown."""
+        if self.scores is None or self.adjusted > ALPHA:
+            return False
+        shown = self.scores.interval(self.claim)
+        return shown.low > 0 or shown.high < 0
 
     @property
     def ahead(self) -> int | None:

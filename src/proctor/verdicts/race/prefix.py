@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 
 from proctor.analysis.sequential import Decision, Look, Tally, log_e_value, look
-from proctor.model.outcome import Outcome
+from proctor.model.outcome import Outcome, reward_of
 from proctor.model.record import AttemptRecord
 from proctor.verdicts.race.design import RaceDesign, RacePair
 from proctor.verdicts.race.promise import Judged, Promise
@@ -65,7 +65,7 @@ class Prefix:
     def tell(self, record: AttemptRecord) -> bool:
         """Hear the result of a trial, in any order; whether the race is decided."""
         if record.outcome not in _UNFINISHED:
-            self._ended[record.key] = (record.reward or 0.0) if record.outcome.scored else None
+            self._ended[record.key] = reward_of(record.outcome, record.reward)
         while not self.is_decided and not self.is_complete and (found := self._next()):
             self._add(found)
             self.promised = bool(self.promise and not self.is_worse and self.promise.holds(self.judged))

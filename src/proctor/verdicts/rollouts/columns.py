@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from proctor.model.outcome import Outcome
+from proctor.model.outcome import Outcome, reward_of
 from proctor.model.plan import PlannedTrial
 from proctor.model.run import RunInfo
 from proctor.runfolder.read import RunData, TrialResult
 from proctor.verdicts.rollouts.scores import Rollouts, scored
-from proctor.verdicts.rollouts.table import Arm, Row, Table, Tally, arrange, by_success, cell_of
+from proctor.verdicts.rollouts.table import Arm, Row, Table, Tally, arrange, by_success, cell_of, kind_of
 
 if TYPE_CHECKING:
     from proctor.store.store import Store
@@ -45,6 +45,10 @@ class Layout:
     place_of: array[int]
     """Index of a trial → which of the places."""
     rollout_of: array[int]
+
+    def at(self, index: int) -> tuple[Row, Arm]:
+        """The task and the arm of a trial."""
+        return self.places[self.place_of[index]]
 
     @property
     def trials(self) -> list[list[int]]:
@@ -86,10 +90,19 @@ class Arranging:
         return Layout(table.rows, table.arms, places, place_of, self.rollout_of)
 
 
+def layout_of_plan(info: RunInfo, trials: Iterable[PlannedTrial]) -> Layout:
+    """Where every trial of a plan stands."""
+    arranging = Arranging()
+    for trial in trials:
+        if not arranging.knows(kind_of(trial), trial.rollout):
+            arranging.add(trial)
+    return arranging.layout(info)
+
+
 def layout_of(store: Store, info: RunInfo) -> Layout:
     """Where every trial of a stored run stands."""
     arranging = Arranging()
-    for kind, rollout, trial in store.views.trials.kinds(info.id):
+    for kind, rollout, trial in store.kinds(info.id):
         if not arranging.knows(kind, rollout):
             arranging.add(trial())
     return arranging.layout(info)
@@ -121,16 +134,9 @@ def _tally(indices: Sequence[int], ended: Sequence[Ended | None], rollouts: Sequ
         tally.places.append(index)
         tally.order.append(rollouts[index])
         tally.outcomes.append(found.outcome if found else None)
-        tally.rewards.append(_reward(found))
+        tally.rewards.append(reward_of(found.outcome, found.reward) if found else None)
         if found and found.work_s is not None:
             tally.took.append(found.work_s)
             if found.outcome.scored:
                 tally.times.append((found.started_at, found.work_s))
     return tally
-
-
-def _reward(ended: Ended | None) -> float | None:
-    """As `table.reward_of` of a record."""
-    if ended is None or not ended.outcome.scored:
-        return None
-    return ended.reward if ended.reward is not None else float(ended.outcome is Outcome.PASSED)

@@ -15,7 +15,7 @@ from proctor.model.record import SCHEMA_VERSION, Failure, judge_of, judge_score,
 from proctor.runfolder.read import RunData, TrialResult
 from proctor.verdicts.rollouts.judging import JudgedArm, judging
 from proctor.verdicts.rollouts.performance import MeasuredArm, gain_fields, performance
-from proctor.verdicts.rollouts.scores import ArmScore, described, middle, phases, rollouts
+from proctor.verdicts.rollouts.scores import ArmScore, Rollouts, described, middle, phases, rollouts
 from proctor.verdicts.rollouts.table import LEDGER, USAGE, Cell, Row
 
 
@@ -31,9 +31,11 @@ def arms(data: RunData) -> list[dict[str, Any]]:
 def _arm(arm: ArmScore, more: dict[str, Any]) -> dict[str, Any]:
     return {
         "agent": arm.arm.agent,
+        "agent_version": arm.arm.identity.version,
         "model": arm.arm.model,
         "agent_options": dict(arm.arm.options),
         "environment_variables": dict(arm.arm.variables),
+        "name": arm.arm.name,
         "label": arm.arm.label,
         "tasks": len(arm.cells),
         "rollouts": arm.rollouts,
@@ -140,25 +142,16 @@ def _interval(interval: Interval | None) -> list[float] | None:
     return [interval.low, interval.high] if interval else None
 
 
-def overview(data: RunData) -> dict[str, float | int | None]:
-    """The whole run as if it were one competitor, with the errors left out, as zero, and at best."""
-    from proctor.analysis.estimate import TaskRewards, denominators
+def overview(run: Rollouts) -> dict[str, Any]:
+    """The score of every arm with the errors left out, as zero, and at best; of the run if it has one arm."""
+    scores = {arm.arm.name: readings(arm.rewards) for arm in run.arms}
+    return {"score": next(iter(scores.values())) if len(scores) == 1 else None, "scores": scores}
 
-    by_task: dict[Row, list[Cell]] = {}
-    for (row, _), cell in rollouts(data).table.cells.items():
-        by_task.setdefault(row, []).append(cell)
-    found = denominators(
-        [
-            TaskRewards(
-                name=row.label,
-                scored=tuple(reward for cell in cells for reward in cell.rewards),
-                errors=sum(cell.errors for cell in cells),
-            )
-            for row, cells in by_task.items()
-        ]
-    )
+
+def readings(found: Denominators) -> dict[str, float | int | None]:
+    """A score or a pass rate under the three readings of errors."""
     return {
-        "scored": sum(len(cell.rewards) for cells in by_task.values() for cell in cells),
+        "scored": found.excluded.rollouts if found.excluded else 0,
         "errors": found.errors,
         "errors_excluded": found.excluded.value if found.excluded else None,
         "errors_as_zero": found.as_zero.value if found.as_zero else None,

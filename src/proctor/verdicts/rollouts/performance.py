@@ -9,10 +9,10 @@ from typing import Any
 
 from proctor.analysis.estimate import Score, score
 from proctor.analysis.performance import Gain, over_tasks
+from proctor.model.outcome import reward_of
 from proctor.model.record import AttemptRecord, error_of, gain_of, performance_of
 from proctor.runfolder.read import RunData
 from proctor.verdicts.rollouts.scores import ArmScore, rollouts
-from proctor.verdicts.rollouts.table import reward_of
 from proctor.verdicts.run.survey import once
 
 MEASURED = frozenset({"settled", "erratic"})
@@ -97,7 +97,7 @@ def _records(arm: ArmScore) -> list[list[AttemptRecord]]:
 
 
 def _rewards(records: Iterable[AttemptRecord]) -> list[float]:
-    return [reward for record in records if (reward := reward_of(record)) is not None]
+    return [reward for record in records if (reward := reward_of(record.outcome, record.reward)) is not None]
 
 
 def _gains(records: Iterable[AttemptRecord]) -> list[tuple[float, float]]:

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proctor.model.arms import arm_of, distinct, options_apart, shown_options, with_options
+from proctor.model import arms as identities
+from proctor.model.arms import arm_of, distinct, shown_options, swept_variables, with_options
 from proctor.model.canonical import canonical_json, digest
-from proctor.model.outcome import Blame, Outcome
+from proctor.model.outcome import Outcome, reward_of
 from proctor.model.plan import PlannedTrial
 from proctor.model.record import UNKNOWN_COST, AttemptRecord
-from proctor.model.secret import shown
 from proctor.quantity import number
 from proctor.runfolder.read import RunData, TrialResult
 from proctor.verdicts.run.survey import Chosen
@@ -33,7 +33,7 @@ Columns = dict[str, "array[float]"]
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One competitor: an agent, its model, and the variables that were swept."""
+    """One competitor: an agent with its version, model and options, and the variables that were swept."""
 
     agent: str
     model: str | None
@@ -43,6 +43,9 @@ class Arm:
     """The agent, with what sets it apart but its model."""
     options: tuple[tuple[str, str], ...] = ()
     """All options of the agent, without what may be secret."""
+    name: str = ""
+    """As it is typed: `terminal/large`."""
+    identity: identities.Arm = field(default_factory=lambda: identities.Arm(None, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ class Tally:
         self.places.append(place)
         self.order.append(trial.planned.rollout)
         self.outcomes.append(record.outcome if record else None)
-        self.rewards.append(reward_of(record))
+        self.rewards.append(reward_of(record.outcome, record.reward) if record else None)
         for each in trial.attempts:
             for name, amount in each.usage.items():
                 if name in (*USAGE, UNKNOWN_COST) and (known := number(amount)):
@@ -159,8 +162,10 @@ class Cell:
     arm: Arm
     trials: Chosen
     outcomes: tuple[Outcome | None, ...]
+    worths: tuple[float | None, ...]
+    """What each rollout is worth in the score; None where it is not scored."""
     rewards: tuple[float, ...]
-    """Rewards of the scored rollouts."""
+    """Of the scored rollouts."""
     passed: int
     """How many passed."""
     errors: int
@@ -184,34 +189,22 @@ class Table:
         return [cell for cell in found if cell is not None]
 
 
-def reward_of(record: AttemptRecord | None) -> float | None:
-    """An attempt's value in the score; None when it does not count."""
-    if record is None or not record.outcome.scored:
-        return None
-    return record.reward if record.reward is not None else float(record.outcome is Outcome.PASSED)
-
-
-def is_error(outcome: Outcome | None) -> bool:
-    """Ended, and neither by the agent's doing nor by a person's wish."""
-    return outcome is not None and not outcome.scored and outcome.blame is not Blame.PERSON
-
-
 def arrange(data: RunData) -> Table:
     """Put every trial in its cell. Tasks that most rollouts pass come first, then in plan order."""
     kinds = _kinds(data.trials)
-    varying = _varying([_variables(planned) for planned, _ in kinds])
-    arms: dict[str, PlannedTrial] = {}
+    swept = swept_variables(planned for planned, _ in kinds)
+    arms: dict[identities.Arm, None] = {}
     rows: dict[str, PlannedTrial] = {}
-    cells: dict[tuple[str, str], Tally] = {}
+    cells: dict[tuple[str, identities.Arm], Tally] = {}
     for planned, tally in kinds:
-        row, arm = _row_identity(planned), _arm_identity(planned, varying)
+        row, arm = _row_identity(planned), arm_of(planned, swept)
         rows.setdefault(row, planned)
-        arms.setdefault(arm, planned)
+        arms.setdefault(arm)
         if (row, arm) in cells:
             cells[row, arm].merge(tally)
         else:
             cells[row, arm] = tally
-    made_arms = dict(zip(arms, _arms(arms, varying), strict=True))
+    made_arms = dict(zip(arms, _arms(arms), strict=True))
     made_rows = dict(zip(rows, _rows(rows), strict=True))
     placed = {
         (made_rows[row], made_arms[arm]): cell_of(made_rows[row], made_arms[arm], tally, data.trials)
@@ -224,49 +217,38 @@ def _kinds(trials: Iterable[TrialResult]) -> list[tuple[PlannedTrial, Tally]]:
     """Trials that differ in their rollout alone are of one kind: the first of each, and all in numbers."""
     known: dict[tuple[object, ...], tuple[PlannedTrial, Tally]] = {}
     for place, trial in enumerate(trials):
-        planned = trial.planned
-        who = (planned.agent, planned.agent_version, planned.model)
-        key = (*who, planned.subject, planned.subject_digest, planned.path, repr(planned.overrides))
+        key = kind_of(trial.planned)
         if key not in known:
-            known[key] = planned, Tally()
+            known[key] = trial.planned, Tally()
         known[key][1].add(place, trial)
     return list(known.values())
+
+
+def kind_of(planned: PlannedTrial) -> tuple[object, ...]:
+    """What trials have in common that differ in their rollout alone."""
+    who = (planned.agent, planned.agent_version, planned.model)
+    return (*who, planned.subject, planned.subject_digest, planned.path, repr(planned.overrides))
 
 
 def cell_of(row: Row, arm: Arm, tally: Tally, trials: Sequence[TrialResult]) -> Cell:
     """What a tally comes to, in order of rollout."""
     order = sorted(range(len(tally.places)), key=tally.order.__getitem__)
     outcomes = tuple([tally.outcomes[at] for at in order])
-    rewards = tuple([reward for at in order if (reward := tally.rewards[at]) is not None])
-    errors = sum(map(is_error, outcomes))
+    worths = tuple([tally.rewards[at] for at in order])
+    rewards = tuple([worth for worth in worths if worth is not None])
+    errors = sum(each is not None and each.error for each in outcomes)
     return Cell(
         row=row,
         arm=arm,
         trials=Chosen(trials, array("L", [tally.places[at] for at in order])),
         outcomes=outcomes,
+        worths=worths,
         rewards=rewards,
         passed=sum(reward >= 1 for reward in rewards),
         errors=errors,
         missing=len(order) - len(rewards) - errors,
         tally=tally,
     )
-
-
-def _variables(planned: PlannedTrial) -> dict[str, str]:
-    found = planned.overrides.get("environment_variables")
-    return {str(name): str(shown(value)) for name, value in found.items()} if isinstance(found, dict) else {}
-
-
-def _varying(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    names = dict.fromkeys(name for row in rows for name in row)
-    return [name for name in names if len({row.get(name) for row in rows}) > 1]
-
-
-def _arm_identity(planned: PlannedTrial, varying: Sequence[str]) -> str:
-    variables = _variables(planned)
-    options = [planned.overrides.get(name) for name in _FOR_THE_AGENT]
-    swept = [variables.get(name) for name in varying]
-    return canonical_json([planned.agent, planned.agent_version, planned.model, options, swept])
 
 
 def _row_identity(planned: PlannedTrial) -> str:
@@ -279,21 +261,28 @@ def _changes(planned: PlannedTrial) -> dict[str, Any]:
     return {name: value for name, value in planned.overrides.items() if name not in aside}
 
 
-def _arms(found: Mapping[str, PlannedTrial], varying: Sequence[str]) -> list[Arm]:
+def _arms(found: Iterable[identities.Arm]) -> list[Arm]:
+    known = list(found)
+    apart, names = identities.apart(known), identities.named(known)
     made = []
-    apart = options_apart(found.values())
-    for planned in found.values():
-        variables, identity = _variables(planned), arm_of(planned)
-        swept = tuple((name, variables[name]) for name in varying if name in variables)
-        agent = with_options(planned.agent or "no agent", apart[identity])
-        told = [f"{name}={value}" for name, value in swept]
-        label = " · ".join([agent, *([planned.model] if planned.model else []), *told])
-        options = tuple(shown_options(identity.options).items())
-        made.append((planned, swept, label, " ".join([agent, *told]), options))
-    labels = distinct([label for _, _, label, *_ in made])
+    for each in known:
+        agent = with_options(each.agent or "no agent", apart[each])
+        told = [f"{name}={value}" for name, value in each.variables]
+        label = " · ".join([agent, *([each.model] if each.model else []), *told])
+        made.append((each, label, " ".join([agent, *told])))
+    labels = distinct([label for _, label, _ in made])
     return [
-        Arm(planned.agent or "no agent", planned.model, swept, label, who, options)
-        for (planned, swept, _, who, options), label in zip(made, labels, strict=True)
+        Arm(
+            each.agent or "no agent",
+            each.model,
+            each.variables,
+            label,
+            who,
+            tuple(shown_options(each.options).items()),
+            names[each] or "no agent",
+            each,
+        )
+        for (each, _, who), label in zip(made, labels, strict=True)
     ]
 
 

@@ -12,7 +12,6 @@ from proctor.model.outcome import Blame, Outcome
 from proctor.quantity import MISSING, plural, some
 from proctor.verdicts.rollouts.evidence import ORACLE
 from proctor.verdicts.rollouts.scores import Rollouts
-from proctor.verdicts.rollouts.table import is_error
 
 
 def meaning(outcome: Outcome | None) -> str:
@@ -37,8 +36,9 @@ def span(interval: Interval | None) -> str:
 
 
 def claim_of(run: Rollouts) -> Claim:
-    """What the intervals in sentences and short tables are about, by the number of tasks."""
-    return widest_claim(len(run.table.rows))
+    """What the intervals in sentences and short tables are about: the widest claim that all arms can make."""
+    scores = [score for arm in run.arms if (score := arm.passes.excluded)]
+    return widest_claim(min((score.tasks for score in scores), default=len(run.table.rows)))
 
 
 def score_text(score: Score | None, claim: Claim) -> str:
@@ -107,7 +107,7 @@ def _unsolved(run: Rollouts) -> list[str]:
         for arm in run.arms
         if arm.arm.agent == ORACLE
         for cell in arm.cells
-        if any(map(_below, cell.outcomes))
+        if cell.passed < len(cell.rewards)
     ]
     if not tasks:
         return []
@@ -118,10 +118,6 @@ def _unsolved(run: Rollouts) -> list[str]:
     return [said]
 
 
-def _below(outcome: Outcome | None) -> bool:
-    return outcome is not None and outcome.scored and outcome is not Outcome.PASSED
-
-
 _LOSSES: tuple[tuple[set[Blame], str], ...] = (
     ({Blame.INFRASTRUCTURE}, "lost to the infrastructure and not in the score"),
     ({Blame.PROVIDER}, "lost to the model's provider and not in the score"),
@@ -130,7 +126,7 @@ _LOSSES: tuple[tuple[set[Blame], str], ...] = (
 
 
 def _left_out(run: Rollouts) -> str:
-    ways = Counter({meaning(each): count for each, count in _outcomes(run).items() if is_error(each)})
+    ways = Counter({meaning(each): count for each, count in _outcomes(run).items() if each.error})
     if not ways:
         return ""
     listed = ", ".join(_several(count, name) for name, count in ways.most_common())

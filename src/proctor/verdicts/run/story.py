@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from proctor.analysis.clock import CPU, HeadlineClock, clock_sentence
 from proctor.model.outcome import Outcome
 from proctor.model.run import HOST_ROOT, RunInfo
 from proctor.model.trial import RunStatus
 from proctor.quantity import MISSING, plural, show, significant, span
-from proctor.runfolder.read import RunData, TrialResult, metric_of
-from proctor.verdicts.run.survey import FEW, NOISY, Survey, once, survey
+from proctor.runfolder.read import RunData, TrialResult
+from proctor.verdicts.run.survey import FEW, NOISY, Survey, once, run_clock, survey
 
 NOT_DISTINGUISHABLE = "not distinguishable"
 NO_INTERVAL = "no interval"
@@ -49,7 +50,7 @@ def numbers(trial: TrialResult, metric: str) -> PointNumbers:
     if middle is None:
         reward = trial.counted.reward if trial.counted else None
         return PointNumbers(outcome, show(metric, reward), MISSING, None, MISSING, MISSING, MISSING)
-    ends = trial.interval
+    ends = trial.interval_of(metric)
     return PointNumbers(
         outcome=outcome,
         median=show(metric, middle),
@@ -61,17 +62,18 @@ def numbers(trial: TrialResult, metric: str) -> PointNumbers:
     )
 
 
-def differ(one: TrialResult, other: TrialResult) -> bool | None:
+def differ(one: TrialResult, other: TrialResult, metric: str) -> bool | None:
     """Whether the intervals of two medians lie apart; None when one of them has no interval."""
-    if one.interval is None or other.interval is None:
+    first, second = one.interval_of(metric), other.interval_of(metric)
+    if first is None or second is None:
         return None
-    return one.interval[1] < other.interval[0] or other.interval[1] < one.interval[0]
+    return first[1] < second[0] or second[1] < first[0]
 
 
 def ratio(slow: TrialResult, fast: TrialResult, metric: str) -> float | None:
     """How many times as long one takes as the other; None unless their intervals lie apart."""
     above, below = slow.stat(metric, "p50"), fast.stat(metric, "p50")
-    if above is None or not below or not differ(slow, fast):
+    if above is None or not below or not differ(slow, fast, metric):
         return None
     return above / below
 
@@ -85,7 +87,7 @@ def ratio_text(trial: TrialResult, best: TrialResult, metric: str) -> str:
     found = ratio(trial, best, metric)
     if found is not None:
         return f"{found:.2f}×"
-    return NO_INTERVAL if differ(trial, best) is None else NOT_DISTINGUISHABLE
+    return NO_INTERVAL if differ(trial, best, metric) is None else NOT_DISTINGUISHABLE
 
 
 @once
@@ -121,7 +123,8 @@ def sentence(info: RunInfo, said: Callable[[], str], *, finished: int, total: in
 
 
 def _measured(data: RunData, seen: Survey) -> str:
-    metric = metric_of("experiment")
+    clock = run_clock(data)
+    metric, of_cpu = clock.metric, " of CPU time" if clock.metric == CPU else ""
     failed = seen.outcomes.copy()
     del failed[Outcome.PASSED]
     names = list(dict.fromkeys(group.subject for group in seen.groups))
@@ -132,7 +135,7 @@ def _measured(data: RunData, seen: Survey) -> str:
         return f"{what} has no timing: {_ways(failed)}."
     fastest = data.trials[ends[0][1]]
     if seen.total == 1:
-        return f"{what} takes {_one(fastest, metric)}.{_bad(failed)}"
+        return f"{what} takes {_one(fastest, metric)}.{_bad(failed)}{_judged(clock)}"
     if len(names) > 1:
         text = f"{what} were measured at {seen.total} points"
     else:
@@ -140,13 +143,18 @@ def _measured(data: RunData, seen: Survey) -> str:
     if len(ends) > 1:
         slowest = data.trials[ends[1][1]]
         text += (
-            f": the median ranges from {show(metric, ends[0][0])} ({_label(seen, ends[0][1], fastest)}) "
+            f": the median{of_cpu} ranges from {show(metric, ends[0][0])} "
+            f"({_label(seen, ends[0][1], fastest)}) "
             f"to {show(metric, ends[1][0])} ({_label(seen, ends[1][1], slowest)})"
             f"{_times(slowest, fastest, metric)}"
         )
     else:
         text += f"; the one that succeeded takes {_one(fastest, metric)}"
-    return f"{text}.{_bad(failed)}"
+    return f"{text}.{_bad(failed)}{_judged(clock)}"
+
+
+def _judged(clock: HeadlineClock) -> str:
+    return f" {clock_sentence(clock)}" if clock.metric == CPU else ""
 
 
 def _times(slowest: TrialResult, fastest: TrialResult, metric: str) -> str:
@@ -154,7 +162,7 @@ def _times(slowest: TrialResult, fastest: TrialResult, metric: str) -> str:
     found = ratio(slowest, fastest, metric)
     if found is not None:
         return f", {significant(found, 2)} times as long" if found >= 1.05 else ""
-    overlap = differ(slowest, fastest) is False
+    overlap = differ(slowest, fastest, metric) is False
     return f"; their 95 % intervals overlap: {NOT_DISTINGUISHABLE}" if overlap else ""
 
 
@@ -164,11 +172,10 @@ def _label(seen: Survey, place: int, trial: TrialResult) -> str:
 
 def _one(trial: TrialResult, metric: str) -> str:
     count = int(trial.stat(metric, "count") or 1)
-    text = f"{show(metric, trial.stat(metric, 'p50'))} per call (median of {count})"
-    if count == 1:
-        text = f"{show(metric, trial.stat(metric, 'p50'))} (one iteration)"
-    if trial.interval:
-        text += f", 95 % interval {span(metric, *trial.interval)}"
+    text = show(metric, trial.stat(metric, "p50")) + (" of CPU time" if metric == CPU else "")
+    text += f" per call (median of {count})" if count > 1 else " (one iteration)"
+    if ends := trial.interval_of(metric):
+        text += f", 95 % interval {span(metric, *ends)}"
     return text
 
 
@@ -191,6 +198,8 @@ def warnings(data: RunData) -> list[str]:
         found += [str(each) for each in noise]
     found += _notes(seen)
     if data.info.kind == "experiment":
+        clock = run_clock(data)
+        found += [clock_sentence(clock)] if clock.why and clock.metric != CPU else []
         found += _spread(seen)
     else:
         from proctor.verdicts.rollouts.scores import rollouts

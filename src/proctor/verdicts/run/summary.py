@@ -11,12 +11,12 @@ from typing import Any
 
 from proctor.model.record import SCHEMA_VERSION
 from proctor.runfolder.files import encode, listed, write_atomic, write_json
-from proctor.runfolder.read import RunData, metric_of
+from proctor.runfolder.read import RunData
 from proctor.runfolder.result import ResultWriter
 from proctor.runfolder.write import run_fields
 from proctor.verdicts.rollouts.document import agent_options
 from proctor.verdicts.run.story import headline, warnings
-from proctor.verdicts.run.survey import Group, survey
+from proctor.verdicts.run.survey import Group, run_clock, survey
 
 
 def summary(data: RunData) -> dict[str, Any]:
@@ -30,7 +30,8 @@ def summary(data: RunData) -> dict[str, Any]:
         "run": run_fields(info),
         "host_root": info.host_root,
         "headline": headline(data),
-        "metric": metric_of(info.kind),
+        "metric": run_clock(data).metric,
+        "clock": run_clock(data).why,
         "wall_s": info.finished_at - info.started_at if info.finished_at and info.started_at else None,
         "trials": {"total": seen.total, "finished": seen.finished, "missing": seen.total - seen.finished},
         "attempts": {"total": seen.attempts, "not_counted": seen.attempts - seen.finished},
@@ -43,8 +44,9 @@ def summary(data: RunData) -> dict[str, Any]:
         from proctor.verdicts.rollouts import document as rolled_out
         from proctor.verdicts.rollouts import performance
         from proctor.verdicts.rollouts.evidence import evidence
+        from proctor.verdicts.rollouts.scores import rollouts
 
-        document["score"] = rolled_out.overview(data)
+        document |= rolled_out.overview(rollouts(data))
         document["arms"] = rolled_out.arms(data)
         if measured := performance.overview(data):
             document["performance"] = measured
@@ -66,6 +68,7 @@ def _subject(group: Group) -> dict[str, Any]:
 
 def metric_rows(data: RunData) -> Iterator[dict[str, Any]]:
     """One row per trial: what it was, how it ended, and every aggregate."""
+    metric = run_clock(data).metric
     for trial in data.trials:
         record = trial.counted
         yield {
@@ -80,7 +83,7 @@ def metric_rows(data: RunData) -> Iterator[dict[str, Any]]:
             "outcome": trial.outcome.value if trial.outcome else None,
             "attempts": len(trial.attempts),
             "reward": record.reward if record else None,
-            "median_interval_95": trial.interval,
+            "median_interval_95": trial.interval_of(metric),
             "metrics": record.metrics if record else {},
         }
 
@@ -89,7 +92,7 @@ def write(data: RunData, folder: Path) -> None:
     """Write `summary.json`, `metrics.json`, the spec for another run, and a single point's `result.json`."""
     info = data.info
     head = encode(
-        {"schema_version": SCHEMA_VERSION, "run_id": info.id, "metric": metric_of(info.kind)}, indent=True
+        {"schema_version": SCHEMA_VERSION, "run_id": info.id, "metric": run_clock(data).metric}, indent=True
     )
     rows = listed(encode(row) for row in metric_rows(data))
     write_atomic(folder / "metrics.json", chain([f'{head[:-2]},\n "trials": [\n'], rows, ["\n ]\n}\n"]))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, TypeVar, overload
 
+from proctor.analysis.clock import HeadlineClock, headline_clock, measured_cpu, waiting_in
 from proctor.model.canonical import canonical_json
 from proctor.model.outcome import Outcome
 from proctor.model.record import AttemptRecord
@@ -149,11 +150,23 @@ def once(function: Callable[[RunData], T]) -> Callable[[RunData], T]:
 
 
 @once
+def run_clock(data: RunData) -> HeadlineClock:
+    """The metric that the run's report is about: of an experiment's times the clock that is to be trusted."""
+    kind = data.info.kind
+    if kind != "experiment":
+        return HeadlineClock(metric_of(kind))
+    counted = (trial.counted for trial in data.trials if trial.outcome is Outcome.PASSED)
+    return headline_clock(
+        (waiting_in(record.ledger.get("noise")), measured_cpu(record.metrics)) for record in counted if record
+    )
+
+
+@once
 def survey(data: RunData) -> Survey:
     """Look at every trial, once."""
     found = Survey()
     open_groups: dict[tuple[int, str], _Gathering] = {}
-    metric = metric_of(data.info.kind)
+    metric = run_clock(data).metric
     for place, trial in enumerate(data.trials):
         found.total += 1
         planned = trial.planned

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from proctor.analysis.p_values import fisher
-from proctor.model.outcome import Blame, Outcome
+from proctor.model.outcome import Blame, Outcome, is_pass
 from proctor.model.place import attempt_folder
+from proctor.model.record import AttemptRecord
 from proctor.model.vetting import Check, check_of
 from proctor.runfolder.read import RunData, TrialResult
 from proctor.verdicts.vet.certificate import Evidence, TaskCertificate, TaskFault, TaskVerdict, Tried
@@ -27,7 +28,6 @@ _MEANING = {
     Check.TIME_ZONE: TaskVerdict.FRAGILE,
     Check.LOADED: TaskVerdict.FRAGILE,
 }
-_BROKEN = {Blame.INFRASTRUCTURE, Blame.PROVIDER}
 MOST_EVIDENCE = 5
 ALIKE = 0.05
 """Failure rates differ when the p-value is below this."""
@@ -77,23 +77,23 @@ def _certificate(
 
 
 def _tried(check: Check, trials: Sequence[TrialResult], reason: str) -> Tried:
-    outcomes = [trial.outcome for trial in trials]
-    known = [outcome for outcome in outcomes if outcome]
-    ended = [each for each in known if each is not Outcome.SKIPPED]
+    known = [trial.counted for trial in trials if trial.counted]
+    ended = [each for each in known if each.outcome is not Outcome.SKIPPED]
     skips = [trial for trial in trials if trial.outcome is Outcome.SKIPPED]
     if skips and not ended and not reason:
         record = skips[0].counted
         reason = record.failure.message if record and record.failure else "it was skipped"
-    bad = [each for each in ended if each is not Outcome.PASSED and each.blame not in _BROKEN]
-    unjudged = [each for each in bad if check is Check.NOP and each.blame is Blame.TASK]
+    passed = sum(is_pass(each.outcome, each.reward) for each in ended)
+    broken = sum(each.outcome.broken for each in ended)
+    unjudged = sum(check is Check.NOP and each.outcome.blame is Blame.TASK for each in ended)
     return Tried(
         check=check,
         rollouts=len(trials),
-        passed=ended.count(Outcome.PASSED),
-        failed=len(bad) - len(unjudged),
-        unjudged=len(unjudged),
-        errors=sum(each.blame in _BROKEN for each in ended),
-        missing=len(outcomes) - len(known),
+        passed=passed,
+        failed=len(ended) - passed - broken - unjudged,
+        unjudged=unjudged,
+        errors=broken,
+        missing=len(trials) - len(known),
         skipped=reason if not ended else "",
         evidence=tuple(_evidence(check, trials)),
     )
@@ -102,7 +102,7 @@ def _tried(check: Check, trials: Sequence[TrialResult], reason: str) -> Tried:
 def _evidence(check: Check, trials: Iterable[TrialResult]) -> Iterator[Evidence]:
     """The trials that ended as they should not; one that did when there are none."""
     counted = [(trial, trial.counted) for trial in trials if trial.counted]
-    wrong = [(trial, record) for trial, record in counted if _is_wrong(check, record.outcome)]
+    wrong = [(trial, record) for trial, record in counted if _is_wrong(check, record)]
     for trial, record in (wrong or counted[:1])[:MOST_EVIDENCE]:
         yield Evidence(
             trial=trial.planned.index,
@@ -113,10 +113,11 @@ def _evidence(check: Check, trials: Iterable[TrialResult]) -> Iterator[Evidence]
         )
 
 
-def _is_wrong(check: Check, outcome: Outcome) -> bool:
+def _is_wrong(check: Check, record: AttemptRecord) -> bool:
+    passed = is_pass(record.outcome, record.reward)
     if check is Check.NOP:
-        return outcome is Outcome.PASSED or not outcome.scored
-    return outcome not in {Outcome.PASSED, Outcome.SKIPPED}
+        return passed or not record.outcome.scored
+    return not passed and record.outcome is not Outcome.SKIPPED
 
 
 def _findings(tried: Mapping[Check, Tried], trials: Sequence[TrialResult]) -> Iterator[TaskFault]:

@@ -22,7 +22,7 @@ from proctor.store.store import Store
 router = APIRouter(prefix="/api", tags=["verdicts"], route_class=Route)
 
 Ref = Annotated[str, Query(max_length=200, description="A run: its id, its name, or `latest`.")]
-Metric = Annotated[str, Query(max_length=200, description="[duration_s, or reward]")]
+Metric = Annotated[str, Query(max_length=200, description="[time, by the clock that leads, or reward]")]
 _VET = '"execution":"vet"'
 MOST_SERIES = 500
 SIMULATIONS = 200
@@ -40,6 +40,7 @@ async def compare_runs(
     metric: Metric = "",
     margin: Annotated[float | None, Query(ge=0, le=10, description="Tolerated loss, as a share.")] = None,
     these_tasks: bool | None = None,
+    changed_tasks: Annotated[bool, Query(description="Compare tasks too whose content changed.")] = False,
 ) -> Response:
     """The document of `proctor compare A B`."""
     runs = await _runs(shared, caller.project, [a, b])
@@ -49,9 +50,10 @@ async def compare_runs(
         metrics=(metric,) if metric else (),
         margin=margin,
         these_tasks=these_tasks,
+        changed_tasks=changed_tasks,
         project=caller.project,
     )
-    key = ("compare", *runs, metric, margin, these_tasks, caller.project)
+    key = ("compare", *runs, metric, margin, these_tasks, changed_tasks, caller.project)
     return await made_once(shared, key, runs, make)
 
 
@@ -131,6 +133,7 @@ def _compare(
     metrics: tuple[str, ...],
     margin: float | None,
     these_tasks: bool | None,
+    changed_tasks: bool,
     project: str | None,
 ) -> dict[str, Any]:
     from proctor.render.results.compare import comparison
@@ -144,6 +147,7 @@ def _compare(
         also=SPENT,
         margin=margin,
         these_tasks=these_tasks,
+        changed_tasks=changed_tasks,
         project=project,
     )
     document = page_document(comparison(found, a, b), [(runs[0], a.folder), (runs[1], b.folder)])

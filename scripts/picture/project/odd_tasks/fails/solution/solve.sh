@@ -1,0 +1,2 @@
+#!/bin/bash
+echo "cannot do it" >&2; exit 3

@@ -1,0 +1,2 @@
+#!/bin/bash
+echo begun; sleep 60
