@@ -20,6 +20,7 @@ from waiting_model import WaitingModel
 
 from proctor.model.record import AttemptRecord
 from proctor.runfolder.series import read_series
+from proctor.runs.process_resources import Resources
 from proctor.runs.running import create
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
@@ -53,7 +54,7 @@ def run(
             entry["agent_options"] = {"turns": turns}
         root = {"backend": "bubblewrap", "host_root": True}
         spec = from_mapping({"name": "cost", "tasks": [entry], "parallel": parallel, "sandbox": root})
-        job, ear = create(spec, {}, settings), Silent()
+        job, ear = create(spec, {}, Resources(settings)), Silent()
         before = cpu_s(resource.RUSAGE_SELF), cpu_s(resource.RUSAGE_CHILDREN)
         asyncio.run(run_job(job, ear))
         assert ear.outcomes == {"passed": count}, ear.outcomes

@@ -17,6 +17,7 @@ from scratch import scratch
 from task_trials import Silent, cpu_s, make_task, run_job
 from waiting_model import WaitingModel
 
+from proctor.runs.process_resources import Resources
 from proctor.runs.running import create
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
@@ -48,7 +49,7 @@ def measure(options: argparse.Namespace, model: WaitingModel, home: Path) -> Non
             entry["agent_options"] = {"turns": options.turns}
         root = {"backend": "bubblewrap", "host_root": True}
         spec = from_mapping({"name": "many", "tasks": [entry], "parallel": count, "sandbox": root})
-        job = create(spec, {}, settings)
+        job = create(spec, {}, Resources(settings))
         ear = Silent()
         before, began = used(model), time.perf_counter()
         asyncio.run(run_job(job, ear))

@@ -31,6 +31,7 @@ from machine_pace import MachinePace
 from scratch import scratch
 
 from proctor.engine.stop import Stop
+from proctor.runs.process_resources import Resources
 from proctor.runs.running import create, execute
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
@@ -86,7 +87,7 @@ def run_proctor(task: Path, rollouts: int, parallel: int, sandbox: str, home: Pa
         spec = from_mapping({"name": "cost", "tasks": [entry], "parallel": parallel, "sandbox": root})
         before = cpu_s(resource.RUSAGE_SELF), cpu_s(resource.RUSAGE_CHILDREN), time.perf_counter()
         ear = Silent()
-        job = create(spec, {}, settings)
+        job = create(spec, {}, Resources(settings))
         asyncio.run(run_job(job, ear))
         own = cpu_s(resource.RUSAGE_SELF) - before[0]
         below = cpu_s(resource.RUSAGE_CHILDREN) - before[1]

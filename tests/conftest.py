@@ -215,3 +215,11 @@ def with_tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLCon
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
     return folder / "cert.pem", context
+
+
+@pytest.fixture(autouse=True)
+def _close_resources() -> Iterator[None]:
+    """What tests opened as a process does."""
+    yield
+    if made := sys.modules.get("tests.resources"):
+        made.close_all()

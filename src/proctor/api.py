@@ -24,6 +24,7 @@ from proctor.model.spec import Spec
 from proctor.model.trial import Lease, RunStatus
 from proctor.runfolder.read import RunData, TrialResult
 from proctor.runs.planning import with_sources
+from proctor.runs.process_resources import Resources
 from proctor.runs.running import ReadyRun, create, execute
 from proctor.settings import Settings, load_settings
 from proctor.tables.columns import Kind
@@ -165,22 +166,23 @@ def run(
         wanted = replace(wanted, parallel=parallel)
     if output_dir:
         wanted = replace(wanted, output_dir=str(output_dir))
-    job = create(wanted, written, settings)
-    status = _Execution(job, on_event).result()
-    if status is RunStatus.INTERRUPTED:
-        raise Interrupted(
-            f"interrupted; finished trials are saved; continue with: proctor resume {job.info.id}"
-        )
-    return _finished(job, settings)
+    with Resources(settings) as resources:
+        job = create(wanted, written, resources)
+        status = _Execution(job, on_event).result()
+        if status is RunStatus.INTERRUPTED:
+            raise Interrupted(
+                f"interrupted; finished trials are saved; continue with: proctor resume {job.info.id}"
+            )
+        return _finished(job)
 
 
-def _finished(job: ReadyRun, settings: Settings) -> Run:
+def _finished(job: ReadyRun) -> Run:
     data = RunData.from_folder(job.folder)
     if not job.spec.gates or data.info.status is not RunStatus.DONE:
         return Run(data)
     from proctor.cli.gate import gate_run
 
-    return Run(data, gate_run(data, job.spec.gates, settings))
+    return Run(data, gate_run(data, job.spec.gates, job.resources))
 
 
 def _spec(spec: SpecLike, overrides: Sequence[str]) -> tuple[Spec, Mapping[str, Any]]:
@@ -327,20 +329,22 @@ def compare(
     the number of tasks can judge. Tasks whose content is not the same in both are left out unless
     `changed_tasks` asks for them. Raises `UsageError` when the two have nothing in common.
     """
+    from proctor.store.open import StorePool
     from proctor.verdicts.compare.open import compare_refs
 
     if margin is not None and not 0 <= margin < 10:
         raise UsageError(f"compare(margin={margin}): give a fraction such as 0.05")
-    found, _, _ = compare_refs(
-        (_ref(a), _ref(b)),
-        settings or load_settings(),
-        metrics=(metrics,) if isinstance(metrics, str) else tuple(metrics),
-        margin=margin,
-        higher_is_better=higher_is_better,
-        these_tasks=these_tasks,
-        changed_tasks=changed_tasks,
-        seed=seed,
-    )
+    with StorePool((settings or load_settings()).store_url, create=False) as stores:
+        found, _, _ = compare_refs(
+            (_ref(a), _ref(b)),
+            stores,
+            metrics=(metrics,) if isinstance(metrics, str) else tuple(metrics),
+            margin=margin,
+            higher_is_better=higher_is_better,
+            these_tasks=these_tasks,
+            changed_tasks=changed_tasks,
+            seed=seed,
+        )
     return found
 
 

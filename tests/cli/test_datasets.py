@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 from tests.tasks.conftest import publish
 from tests.tasks.git_server import GitServer, commit_all, git, serve
 
@@ -173,7 +174,7 @@ def test_vet_takes_datasets(served, capsys, monkeypatch):
     from proctor.runs.vet.planning import VetRequest, create_vetting
 
     request = VetRequest(paths=(), datasets=("greek@1.0",), rollouts=1, repeats=1)
-    job = create_vetting(request, load_settings())
+    job = create_vetting(request, Resources(load_settings()))
     assert {trial.subject for trial in job.plan.trials} == {"t/alpha", "t/beta"}
     assert main(["vet"]) == 2
     assert "nothing to vet" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.resources import Resources
 
 from proctor.cli.main import main
 from proctor.errors import Exit
@@ -115,7 +116,7 @@ def test_an_interrupted_vetting_is_finished_by_its_run_id(
         host_root=True,
         checks=(Check.ORACLE, Check.NOP, Check.TIME_ZONE),
     )
-    job = create_vetting(request, load_settings())
+    job = create_vetting(request, Resources(load_settings()))
     assert main(["vet", job.info.id]) == Exit.OK
     printed = capsys.readouterr().out
     assert "The task is sound." in printed

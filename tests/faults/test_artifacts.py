@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 from tests.clusters import Proxy
+from tests.resources import Resources
 from tests.s3 import s3_server
 
 from proctor.errors import Exit
@@ -67,7 +68,7 @@ class Stage:
         settings = Settings(
             home=base / "home", store=self.store_url, blobs=self.proxied, output_dir=base / "results"
         )
-        self.run = create(load(spec), asked, settings)
+        self.run = create(load(spec), asked, Resources(settings))
 
     def start(self, *arguments: str, home: str, blobs: str) -> subprocess.Popen[str]:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("PROCTOR_")}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+from tests.resources import Resources
 
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
@@ -108,7 +109,7 @@ def settings(tmp_path: Path, project: Path, store_url: str) -> Settings:
 
 def created(project: Path, settings: Settings, spec: str) -> ReadyRun:
     file = project / spec
-    return create(load(file), json.loads(file.read_text()), settings)
+    return create(load(file), json.loads(file.read_text()), Resources(settings))
 
 
 class Led:
@@ -207,7 +208,7 @@ async def test_a_run_is_resumed_where_neither_its_project_nor_its_folder_is(
     hide_by_moving(project)
     shutil.rmtree(run.folder)
     here = replace(settings, home=tmp_path / "other")
-    again = reopen(run.info.id, here)
+    again = reopen(run.info.id, Resources(here))
     assert await execute(again, listener=Quiet(), stop=Stop()) is RunStatus.DONE
     with open_store(settings.store_url) as store:
         outcomes = set(store.counts(run.info.id))
@@ -223,7 +224,7 @@ async def test_a_run_whose_folder_cannot_be_made_here_goes_on_in_another(
     shutil.rmtree(settings.output_dir)
     settings.output_dir.write_text("a file where a folder should be")
     here = replace(settings, home=tmp_path / "other", output_dir=tmp_path / "other results")
-    again = reopen(run.info.id, here)
+    again = reopen(run.info.id, Resources(here))
     assert again.folder.is_relative_to(here.output_dir)
     assert await execute(again, listener=Quiet(), stop=Stop()) is RunStatus.DONE
     with open_store(settings.store_url) as store:

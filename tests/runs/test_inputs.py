@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 
 from proctor.agents.own_modules import load
 from proctor.cli.main import main
@@ -84,7 +85,7 @@ def make_task(folder: Path, solution: str = "touch /app/done\n") -> None:
 
 def made(settings: Settings, written: dict[str, object]) -> ReadyRun:
     spec = from_mapping({"name": "n", **written}, base_dir=str(Path.cwd()))
-    return create(spec, written, settings)
+    return create(spec, written, Resources(settings))
 
 
 def rollouts(**entry: object) -> dict[str, object]:
@@ -95,7 +96,7 @@ def elsewhere(settings: Settings, run: ReadyRun) -> ReadyRun:
     """The same run where the project is not."""
     for slug in [slug for slug, each in REGISTRY.items() if not is_built_in(each)]:
         del REGISTRY[slug]
-    return reopen(run.info.id, settings)
+    return reopen(run.info.id, Resources(settings))
 
 
 def test_a_task_is_stored_once_per_digest_for_all_runs(project, settings):
@@ -269,7 +270,7 @@ def test_a_measured_harness_brings_nothing(project, settings):
     make_task(project / "set/one")
     written = rollouts()
     spec = from_mapping({"name": "n", **written}, base_dir=str(project))
-    assert not create(spec, written, settings, execution=Execution.PERF).inputs.stored
+    assert not create(spec, written, Resources(settings), execution=Execution.PERF).inputs.stored
 
 
 def test_what_only_a_removed_run_needed_is_removed_with_it(project, tmp_path, monkeypatch, capsys):
@@ -341,7 +342,7 @@ async def test_two_runs_of_one_process_have_each_their_own_version_of_a_module(
     path, modules = list(sys.path), set(sys.modules)
     agents = []
     for run in runs:
-        ready = reopen(run.info.id, settings)
+        ready = reopen(run.info.id, Resources(settings))
         agents.append(task_plans(ready)(ready.plan.trials[0]).agent)
     both = asyncio.Barrier(2)
     results = await asyncio.gather(*(each.run(None, None, None, both.wait) for each in agents))
@@ -359,10 +360,10 @@ def test_an_edit_of_the_project_changes_nothing_of_a_run_that_was_planned_before
     write(project, **with_word("first"), **{"own_parts/data.txt": "prompt"})
     monkeypatch.syspath_prepend(str(project))
     run = made(settings, rollouts(agent="lazy_agent:Agent"))
-    code = reopen(run.info.id, settings).spec.tasks[0].agent_code["lazy_agent:Agent"]
+    code = reopen(run.info.id, Resources(settings)).spec.tasks[0].agent_code["lazy_agent:Agent"]
     words = load(code, "own_parts")
     assert Path(str(words.__file__)).with_name("data.txt").read_text() == "prompt"
     write(project, **with_word("later"))
     assert load(code, "own_parts.words").WORD == "first"
-    changed = reopen(run.info.id, settings).spec.tasks[0].agent_code["lazy_agent:Agent"]
+    changed = reopen(run.info.id, Resources(settings)).spec.tasks[0].agent_code["lazy_agent:Agent"]
     assert load(changed, "own_parts.words").WORD == "first"

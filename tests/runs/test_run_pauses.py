@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.heartbeats import LONGEST_PAUSE_S, Heartbeat
 from tests.made_rollouts import TASKS, planned, record
+from tests.resources import Resources
 
 from proctor.engine.stop import Stop
 from proctor.errors import UsageError
@@ -107,7 +108,7 @@ async def test_what_executes_a_run_is_opened_beside_the_loop(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     settings = Settings(home=tmp_path / "home", output_dir=tmp_path / "results")
     written = {"name": "n", "experiment": "memory_db", "iterations": 1}
-    run = create(from_mapping(written, base_dir=str(tmp_path)), written, settings)
+    run = create(from_mapping(written, base_dir=str(tmp_path)), written, Resources(settings))
     beaten = threading.Event()
 
     def open_executor(*_):

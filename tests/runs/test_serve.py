@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
@@ -56,11 +57,11 @@ def make(settings: Settings, text: str = EXPERIMENT, **more):
     source = settings.home.with_name("helped.py")
     source.write_text(text)
     written = {"experiment": "helped", "sources": [str(source)], "sweep": {"n": [1, 2, 3]}}
-    return create(from_mapping(written), written, settings, **more)
+    return create(from_mapping(written), written, Resources(settings), **more)
 
 
 def serving(settings: Settings, run: str | None, said: list[str]) -> Server:
-    return Server(settings, run, 2, Stop(), said.append)
+    return Server(Resources(settings), run, 2, Stop(), said.append)
 
 
 async def test_a_worker_finishes_what_another_process_coordinates(settings):
@@ -201,11 +202,12 @@ async def test_a_run_with_labels_waits_for_a_worker_that_has_them(settings):
     source = settings.home.with_name("helped.py")
     source.write_text(EXPERIMENT)
     written = {"experiment": "helped", "sources": [str(source)], "labels": ["quiet"]}
-    job = create(from_mapping(written), written, settings)
+    job = create(from_mapping(written), written, Resources(settings))
     with open_store(settings.store_url) as store:
         store.set_status(job.info.id, RunStatus.RUNNING)
         without, has = (
-            Server(settings, None, 2, Stop(), lambda _: None, labels=each) for each in ((), ("quiet",))
+            Server(Resources(settings), None, 2, Stop(), lambda _: None, labels=each)
+            for each in ((), ("quiet",))
         )
         await without.serve(until_idle=True)
         await has.serve(until_idle=True)
@@ -223,8 +225,10 @@ async def test_keys_of_a_run_come_from_whoever_has_them_and_stay_in_memory(setti
     job = make(settings)
     with open_store(settings.store_url) as store:
         store.set_status(job.info.id, RunStatus.RUNNING)
-    server = Server(settings, None, 2, Stop(), lambda _: None, grant_of=grant_of)
-    await server.serve(until_idle=True)
+    with Resources(settings) as resources:
+        server = Server(resources, None, 2, Stop(), lambda _: None, grant_of=grant_of)
+        await server.serve(until_idle=True)
+    job.resources.close()
     assert asked == [job.info.id]
     assert b"a-key-of-a-run" not in Path(settings.store_url).read_bytes()
 
@@ -241,7 +245,7 @@ async def test_a_run_that_lacks_something_is_told_of_in_the_store_and_taken_when
             raise UsageError("the key is missing")
         return Grant()
 
-    server = Server(settings, None, 2, Stop(), said.append, grant_of=grant_of)
+    server = Server(Resources(settings), None, 2, Stop(), said.append, grant_of=grant_of)
     with open_store(settings.store_url) as store:
         store.set_status(job.info.id, RunStatus.RUNNING)
         serving_it = asyncio.create_task(server.serve(until_idle=False))

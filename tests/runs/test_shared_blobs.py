@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 
 from proctor.engine.lease import worker_id
 from proctor.engine.stop import Stop
@@ -42,7 +43,7 @@ def elsewhere(settings: Settings, tmp_path: Path) -> Settings:
 
 
 def begun(settings: Settings) -> ReadyRun:
-    run = create(from_mapping(WRITTEN), WRITTEN, settings)
+    run = create(from_mapping(WRITTEN), WRITTEN, Resources(settings))
     with open_store(settings.store_url) as store:
         store.set_status(run.info.id, RunStatus.RUNNING)
     return run
@@ -50,7 +51,7 @@ def begun(settings: Settings) -> ReadyRun:
 
 async def served(settings: Settings, name: str = "w") -> tuple[int, str]:
     said: list[str] = []
-    server = Server(settings, None, 2, Stop(), said.append, name=name)
+    server = Server(Resources(settings), None, 2, Stop(), said.append, name=name)
     await server.serve(until_idle=True)
     return server.ended, "\n".join(said)
 
@@ -72,7 +73,7 @@ async def test_a_run_that_was_started_with_other_blobs_is_left_to_others_and_its
     settings, elsewhere
 ):
     begun(elsewhere)
-    run = create(from_mapping(WRITTEN), WRITTEN, settings)
+    run = create(from_mapping(WRITTEN), WRITTEN, Resources(settings))
     with open_store(settings.store_url) as store, StoreCalls(store) as calls:
         hold = Hold(store, run.info.id, run.folder, holder=worker_id(), lease_s=60)
         coordinator = Coordinator(store, hold, RunFolder(run.folder), listener=Quiet())
@@ -94,14 +95,14 @@ async def test_a_run_that_was_started_with_other_blobs_is_left_to_others_and_its
 
 
 async def test_a_run_is_not_continued_with_other_blobs(settings, elsewhere):
-    run = create(from_mapping(WRITTEN), WRITTEN, settings)
+    run = create(from_mapping(WRITTEN), WRITTEN, Resources(settings))
     with pytest.raises(UsageError, match=f"run {run.info.id} was started with other blobs"):
-        await asyncio.to_thread(reopen, run.info.id, elsewhere)
-    assert reopen(run.info.id, settings).info.id == run.info.id
+        await asyncio.to_thread(reopen, run.info.id, Resources(elsewhere))
+    assert reopen(run.info.id, Resources(settings)).info.id == run.info.id
 
 
 async def test_the_mark_of_a_run_is_no_garbage_until_the_run_is_removed(settings):
-    run = create(from_mapping(WRITTEN), WRITTEN, settings)
+    run = create(from_mapping(WRITTEN), WRITTEN, Resources(settings))
     blobs = blobs_of(settings)
     with open_store(settings.store_url) as store:
         assert collect_garbage(store, blobs, grace_s=-1).removed == 0

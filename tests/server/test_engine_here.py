@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from tests.resources import Resources
 from tests.server import tasks
 
 from proctor.errors import StoreError
 from proctor.model.trial import RunStatus
-from proctor.runs import actions
+from proctor.runs import actions, process_resources
 from proctor.runs.running import reopen
 from proctor.server.auth.authenticate import LOCAL
 from proctor.server.auth.vault import Vault
@@ -26,10 +27,13 @@ from proctor.server.submit import making, older, older_logs
 from proctor.server.submit.reading import Submission
 from proctor.server.upload import Uploading, keep
 from proctor.settings import Settings
+from proctor.store import open as opening
 from proctor.store import outage
+from proctor.store.open import StorePool, open_store
 from proctor.store.service.accounts import Project
 from proctor.store.service.uploads import Upload
 from proctor.store.sqlite import SqliteDatabase
+from proctor.store.store import Store
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("bubblewrap")]
 
@@ -44,20 +48,28 @@ def state(tmp_path: Path):
     found.close()
 
 
+def stores_of(state: State) -> StorePool:
+    return state.resources.stores
+
+
+def wanted(state: State, run: str) -> bool:
+    return stores_of(state).now(lambda store: store.service.ownership.place(run).wanted)
+
+
 def uploaded(state: State, name: str = "hello", seconds: float = 0.0, **more: Any) -> Upload:
     archive = state.settings.home.parent / f"{name}.zip"
     archive.write_bytes(tasks.packed(tasks.files(name, seconds)))
     given = Uploading(filename=f"{name}.zip", agent="oracle", **more)
-    return state.store.now(keep, state, LOCAL, archive, given)[0]
+    return stores_of(state).now(keep, state, LOCAL, archive, given)[0]
 
 
 def submitted(state: State, upload: Upload, **more: Any) -> str:
     spec = tasks.spec(upload.id, **more)
-    return state.store.now(making.submit, state, LOCAL, Submission(spec=spec)).info.id
+    return stores_of(state).now(making.submit, state, LOCAL, Submission(spec=spec)).info.id
 
 
 async def until(state: State, run: str, *statuses: RunStatus, within_s: float = 30.0) -> None:
-    await happens(lambda: state.store.store.run(run).status in statuses, within_s)
+    await happens(lambda: stores_of(state).now(Store.run, run).status in statuses, within_s)
 
 
 async def happens(look: Callable[[], bool], within_s: float = 30.0) -> None:
@@ -68,7 +80,7 @@ async def happens(look: Callable[[], bool], within_s: float = 30.0) -> None:
 
 @asynccontextmanager
 async def engine_of(state: State, total: int = 2) -> AsyncIterator[Engine]:
-    engine = Engine(state.settings, Vault(b"test"), total, {})
+    engine = Engine(Resources(state.settings, {}), Vault(b"test"), total)
     task = asyncio.create_task(engine.run())
     try:
         yield engine
@@ -83,9 +95,30 @@ async def test_runs_of_one_process_share_a_back_end_and_all_end(state: State):
     async with engine_of(state) as engine:
         for run in runs:
             await until(state, run, RunStatus.DONE)
-            assert state.store.store.run(run).counts == {"passed": 2}
-        assert len(engine.backends._open) == 1
-    assert [state.store.store.service.ownership.place(run).wanted for run in runs] == [False] * 3
+            assert open_store(state.settings.store_url).run(run).counts == {"passed": 2}
+        assert len(engine.resources.backends._open) == 1
+    assert [wanted(state, run) for run in runs] == [False] * 3
+
+
+async def test_neither_a_submission_nor_a_run_of_the_engine_opens_a_store_or_blobs(
+    state: State, monkeypatch: pytest.MonkeyPatch
+):
+    opened: list[str] = []
+
+    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **more: (opened.append(name), real(*args, **more))[1]
+
+    upload = uploaded(state)
+    first = submitted(state, upload, rollouts=2)
+    async with engine_of(state, total=1):
+        await until(state, first, RunStatus.DONE)
+        monkeypatch.setattr(opening, "open_store", counted("store", opening.open_store))
+        monkeypatch.setattr(process_resources, "blobs_of", counted("blobs", process_resources.blobs_of))
+        for _ in range(3):
+            run = submitted(state, upload, rollouts=2)
+            await until(state, run, RunStatus.DONE)
+            await happens(lambda run=run: not wanted(state, run))
+    assert opened == []
 
 
 async def test_while_people_submit_runs_begin_a_little_later(state: State, monkeypatch: pytest.MonkeyPatch):
@@ -96,7 +129,7 @@ async def test_while_people_submit_runs_begin_a_little_later(state: State, monke
         await until(state, first, RunStatus.DONE)
         engine.held_back = True
         second = submitted(state, upload)
-        await engine._begin(state.store.store, Slots(2))
+        await engine._begin(Slots(2))
         assert second not in engine._active
         engine.held_back = False
         engine.woken.set()
@@ -123,7 +156,7 @@ async def test_a_stop_leaves_a_run_to_be_done_later(state: State):
     run = submitted(state, uploaded(state, "long", 30))
     async with engine_of(state):
         await until(state, run, RunStatus.RUNNING)
-    store = state.store.store
+    store = open_store(state.settings.store_url)
     assert store.run(run).status is RunStatus.INTERRUPTED
     assert store.service.ownership.place(run).wanted
     actions.cancel(store, state.blobs, run)
@@ -131,7 +164,7 @@ async def test_a_stop_leaves_a_run_to_be_done_later(state: State):
 
 async def test_a_run_that_cannot_begin_leaves_the_queue_with_the_reason(state: State):
     run = submitted(state, uploaded(state))
-    store = state.store.store
+    store = open_store(state.settings.store_url)
     info = store.run(run)
     sandbox = {**info.resolved["sandbox"], "backend": "nonsense"}
     store.set_resolved(structs.replace(info, resolved={**info.resolved, "sandbox": sandbox}))
@@ -142,7 +175,7 @@ async def test_a_run_that_cannot_begin_leaves_the_queue_with_the_reason(state: S
 
 
 async def test_a_project_that_spends_its_day_is_stopped(state: State):
-    store = state.store.store
+    store = open_store(state.settings.store_url)
     run = submitted(state, uploaded(state, "slow", 0.4), rollouts=6)
     store.service.accounts.put_project(Project("default", "Default", day_usd=0.0))
     async with engine_of(state, 1):
@@ -154,7 +187,7 @@ async def test_a_project_that_spends_its_day_is_stopped(state: State):
 async def test_one_rollout_of_a_task_is_done_and_the_others_wait(state: State):
     """The older API's way to execute one run; here on this machine's own system."""
     upload = uploaded(state, num_runs=3)
-    store = state.store.store
+    store = open_store(state.settings.store_url)
     run = submitted(state, upload, rollouts=3)
     store.service.queue.want(run, wanted=False)
     store.service.uploads.set_run(upload.id, run)
@@ -199,7 +232,7 @@ async def test_a_store_that_fails_is_said_once_and_its_runs_go_on_when_it_is_bac
 
 async def test_what_a_submitted_task_names_is_fetched_on_behalf_of_its_project(state: State):
     """An image and a file of the server's own network: a stranger wrote the Dockerfiles."""
-    store = state.store.store
+    store = open_store(state.settings.store_url)
     connections = []
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -217,7 +250,7 @@ async def test_what_a_submitted_task_names_is_fetched_on_behalf_of_its_project(s
         archive = state.settings.home.parent / f"{name}.zip"
         archive.write_bytes(tasks.packed(files))
         given = Uploading(filename=f"{name}.zip", agent="oracle")
-        upload = state.store.now(keep, state, LOCAL, archive, given)[0]
+        upload = stores_of(state).now(keep, state, LOCAL, archive, given)[0]
         runs[name] = submitted(state, upload, sandbox={}, retries={"infrastructure": 0})
     async with engine_of(state):
         for run in runs.values():
@@ -225,12 +258,12 @@ async def test_what_a_submitted_task_names_is_fetched_on_behalf_of_its_project(s
             assert store.run(run).counts == {"image_error": 1}
     inside.close()
     assert connections == []
-    assert {reopen(run, state.settings, wait=True).project for run in runs.values()} == {"default"}
+    assert {reopen(run, Resources(state.settings), wait=True).project for run in runs.values()} == {"default"}
 
 
 @pytest.mark.parametrize(("person", "project"), [("local", None), ("", "default"), ("ada", "default")])
 async def test_on_a_server_of_one_person_their_runs_are_as_from_a_command_line(state: State, person, project):
     submitted(state, uploaded(state))
-    (queued,) = state.store.store.service.queue.waiting()
-    engine = Engine(state.settings, Vault(b"test"), 1, {}, person=person)
+    (queued,) = open_store(state.settings.store_url).service.queue.waiting()
+    engine = Engine(Resources(state.settings, {}), Vault(b"test"), 1, person=person)
     assert engine._ready(queued).project == project

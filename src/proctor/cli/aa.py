@@ -75,6 +75,7 @@ def command(
     from proctor.render.results.aa import certificate
     from proctor.runfolder.files import make_folder, write_json
     from proctor.settings import load_settings
+    from proctor.store.open import StorePool
     from proctor.verdicts.aa.open import certify
     from proctor.verdicts.aa.scores import Asked
 
@@ -95,7 +96,8 @@ def command(
 
             return Exit.INTERRUPTED
         ref = run_id
-    found = certify(ref, asked, settings)
+    with StorePool(settings.store_url, create=False) as stores:
+        found = certify(ref, asked, stores)
     files.show(certificate(found), quiet=as_json)
     data = _data(found)
     if out and out not in files:
@@ -114,13 +116,15 @@ def _run(file: Path, rollouts: int | None, settings: Settings, *, verbose: int, 
 
     from proctor.cli.run import bring_to_end
     from proctor.model.trial import RunStatus
+    from proctor.runs.process_resources import Resources
     from proctor.runs.running import create
     from proctor.spec.load import load, written
 
     spec = _repeated(load(file), rollouts)
-    job = create(spec, written(file), settings)
-    if bring_to_end(job, verbose=verbose, quiet=quiet) is RunStatus.DONE:
-        return job.info.id
+    with Resources(settings) as resources:
+        job = create(spec, written(file), resources)
+        if bring_to_end(job, verbose=verbose, quiet=quiet) is RunStatus.DONE:
+            return job.info.id
     print(
         f"interrupted; continue with: proctor resume {job.info.id}, then proctor aa {job.info.id}",
         file=sys.stderr,

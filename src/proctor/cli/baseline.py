@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proctor.runfolder.read import RunData
-    from proctor.settings import Settings
+    from proctor.store.open import StorePool
     from proctor.verdicts.gate.baselines import Baseline
     from proctor.verdicts.gate.inputs import GateInput
 
@@ -135,14 +135,14 @@ def _pin(name: str, ref: str, reason: str, path: Path | None, *, update: bool) -
 
     from proctor.errors import UsageError
     from proctor.settings import load_settings
+    from proctor.store.open import StorePool
     from proctor.verdicts.gate import baselines
     from proctor.verdicts.gate.open import opened
 
-    settings = load_settings()
-    with opened(ref, settings) as data:
+    with StorePool(load_settings().store_url, create=False) as stores, opened(ref, stores) as data:
         if isinstance(data, dict):
             raise UsageError(f"{ref}: a summary file cannot be pinned; name the run or its folder")
-        run = _measured(data, settings)
+        run = _measured(data, stores)
     known = baselines.pin(
         baselines.read_baselines(_path(path)),
         name,
@@ -159,12 +159,11 @@ def _pin(name: str, ref: str, reason: str, path: Path | None, *, update: bool) -
     return Exit.OK
 
 
-def _measured(data: RunData, settings: Settings) -> GateInput:
+def _measured(data: RunData, stores: StorePool) -> GateInput:
     """The run with every metric that it has, and the noise that the store knows of the times."""
     import math
     from dataclasses import replace
 
-    from proctor.store.open import open_store
     from proctor.verdicts.compare.judge import is_time
     from proctor.verdicts.compare.open import noise_from_store
     from proctor.verdicts.gate.inputs import input_of_run
@@ -172,7 +171,7 @@ def _measured(data: RunData, settings: Settings) -> GateInput:
     run = input_of_run(data)
     noise: dict[str, dict[str, Any]] = {}
     metrics = {metric for point in run.results.points for metric in point.samples if is_time(metric)}
-    with open_store(settings.store_url, create=False) as store:
+    with stores.borrow() as store:
         for metric in sorted(metrics):
             found = noise_from_store(store, run.results, run.results, metric)
             if found and math.isfinite(found.df):

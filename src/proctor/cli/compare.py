@@ -58,20 +58,22 @@ def command(
     1 worse, 2 bad input, 3 inconclusive.
     """
     from proctor.cli.remote import reading_settings
+    from proctor.store.open import StorePool
     from proctor.verdicts.compare.by_task import SPENT
     from proctor.verdicts.compare.open import compare_refs
 
-    found, side_a, side_b = compare_refs(
-        (a, b),
-        reading_settings(),
-        metrics=metrics,
-        also=SPENT if any(outputs) else (),
-        margin=margin,
-        higher_is_better=higher_is_better,
-        these_tasks=these_tasks,
-        changed_tasks=changed_tasks,
-        seed=seed,
-    )
+    with StorePool(reading_settings().store_url, create=False) as stores:
+        found, side_a, side_b = compare_refs(
+            (a, b),
+            stores,
+            metrics=metrics,
+            also=SPENT if any(outputs) else (),
+            margin=margin,
+            higher_is_better=higher_is_better,
+            these_tasks=these_tasks,
+            changed_tasks=changed_tasks,
+            seed=seed,
+        )
     if any(outputs) or not as_json:
         from proctor.render.results.compare import comparison
 

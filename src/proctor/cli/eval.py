@@ -53,6 +53,7 @@ def command(
     from proctor.cli.summarize import check, find_run
     from proctor.errors import UsageError
     from proctor.runs.judging import create_judging
+    from proctor.runs.process_resources import Resources
     from proctor.runs.regrade import create_regrade
     from proctor.settings import load_settings
     from proctor.store.open import open_store
@@ -63,8 +64,9 @@ def command(
     settings = load_settings()
     with open_store(settings.store_url, create=False) as store:
         run_id = find_run(store, name, rollout).id
-    if judge is None:
-        ready = create_regrade(run_id, settings)
-    else:
-        ready = create_judging(run_id, settings, judge, {"votes": votes, "budget_usd": budget_usd})
-    return carry_out(ready, verbose=verbose, as_json=as_json)
+    with Resources(settings) as resources:
+        if judge is None:
+            ready = create_regrade(run_id, resources)
+        else:
+            ready = create_judging(run_id, resources, judge, {"votes": votes, "budget_usd": budget_usd})
+        return carry_out(ready, verbose=verbose, as_json=as_json)

@@ -81,10 +81,14 @@ def _tables(ref: str, path: Path | None, format_: Literal["csv", "parquet"]) -> 
 
     from proctor.model.place import safe_name
     from proctor.settings import load_settings
+    from proctor.store.open import StorePool
     from proctor.tables.files import write_tables
     from proctor.tables.source import open_source
 
-    with open_source(ref, load_settings()) as source:
+    with (
+        StorePool(load_settings().store_url, create=False) as stores,
+        open_source(ref, stores) as source,
+    ):
         info = source.info
         target = path or Path(f"{safe_name(info.name)}-{safe_name(info.id)}-{format_}")
         written = write_tables(source, target, format_)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from proctor.model.document import Document, Section
     from proctor.model.run import RunInfo
     from proctor.runfolder.read import RunData
-    from proctor.settings import Settings
+    from proctor.runs.process_resources import Resources
     from proctor.verdicts.compare.judge import Comparison
     from proctor.verdicts.compare.results import ResultSet
     from proctor.verdicts.gate.inputs import GateInput
@@ -66,6 +66,7 @@ def command(
     regression, infrastructure, inconclusive that a rule has is the verdict; all must hold for a pass.
     """
     from proctor.settings import load_settings
+    from proctor.store.open import StorePool
     from proctor.verdicts.gate.open import (
         comparison_behind,
         judge,
@@ -76,19 +77,21 @@ def command(
     )
 
     settings = load_settings()
-    if fields:
-        return _print_fields(whole_input(ref, settings))
-    info = run_info(ref, settings)
-    rules = _rules(info, rules_file)
-    run = open_input(ref, rules, settings)
-    name = info.name if info else ""
-    before = open_baseline(rules, settings, named=baseline, path=baselines_file, name=name)
-    found = judge(run, rules, before, settings, seed=seed)
+    with StorePool(settings.store_url, create=False) as stores:
+        if fields:
+            return _print_fields(whole_input(ref, stores))
+        info = run_info(ref, stores)
+        rules = _rules(info, rules_file)
+        run = open_input(ref, rules, stores)
+        name = info.name if info else ""
+        pinned = baselines_file or settings.baselines
+        before = open_baseline(rules, stores, pinned, named=baseline, name=name)
+        found = judge(run, rules, before, stores, seed=seed)
+        behind = comparison_behind(run, rules, before, stores, seed=seed) if any(outputs) else None
     if info:
         keep(found, info)
     sides = (before.run.results if before.run else None, run.results)
     if any(outputs):
-        behind = comparison_behind(run, rules, before, settings, seed=seed)
         outputs.write(_document(found, sides, outputs, behind, seed=seed))
     _write(found, junit_file, comment_file, step_summary=step_summary)
     show(found, None if as_json else _document(found, sides, outputs), github=github)
@@ -104,13 +107,13 @@ class Judged(NamedTuple):
     exit_code: int
 
 
-def gate_run(data: RunData, gates: Sequence[Any], settings: Settings) -> GateResult | None:
+def gate_run(data: RunData, gates: Sequence[Any], resources: Resources) -> GateResult | None:
     """Judge a run that has just ended by the gates of its own spec, if it has any."""
     if not gates:
         return None
     from proctor.runs.gating import judge_run
 
-    found = judge_run(data, gates, settings)
+    found = judge_run(data, gates, resources)
     if found:
         keep(found, data.info)
     return found

@@ -18,9 +18,12 @@ def command(as_json: bool) -> int:
     from proctor.cli.table import bold, print_json, print_table
     from proctor.runs.models import known_models, known_providers
     from proctor.settings import load_settings
+    from proctor.store.open import open_store
 
     settings = load_settings()
-    providers, models = known_providers(settings), known_models(settings)
+    providers = known_providers(settings)
+    with open_store(settings.store_url, create=False) as store:
+        models = known_models(store, settings)
     if as_json:
         print_json({"providers": providers, "models": models})
         return Exit.OK

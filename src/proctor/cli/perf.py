@@ -89,6 +89,7 @@ def command(
     interrupted or cancelled, and what had ended is written.
     """
     from proctor.runs.perf.run import PerfRequest, run_perf
+    from proctor.runs.process_resources import Resources
     from proctor.settings import load_settings
 
     request = PerfRequest(
@@ -112,7 +113,8 @@ def command(
         with Live(episodes, verbose=verbose, quiet=as_json or not verbose) as live:
             yield live
 
-    result = run_perf(request, load_settings(), listen=listen)
+    with Resources(load_settings()) as resources:
+        result = run_perf(request, resources, listen=listen)
     page, document = _write_page(result)
     outputs.write(document)
     if as_json:

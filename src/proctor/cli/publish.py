@@ -69,8 +69,7 @@ def command(
     from proctor.settings import load_settings
     from proctor.store.open import open_store
 
-    settings = load_settings()
-    with open_store(settings.store_url, create=False) as store:
+    with open_store(load_settings().store_url, create=False) as store:
         runs = _chosen(store, refs, series, last)
         known = {run.id for run in runs}
         compared = tuple((store.run(a).id, store.run(b).id) for a, b in pairs)
@@ -84,7 +83,7 @@ def command(
             pairs=compared,
             measured=tuple((path.stem, _measured(path)) for path in saved),
         )
-        site = publish(store, request, settings)
+        site = publish(store, request)
     if as_json:
         from proctor.cli.table import print_json
 

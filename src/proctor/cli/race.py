@@ -89,6 +89,7 @@ def command(
     from dataclasses import replace
 
     from proctor.runs.planning import with_host_root, with_network, with_pass_env
+    from proctor.runs.process_resources import Resources
     from proctor.runs.race.planning import RaceRequest, create_race
     from proctor.settings import load_settings
     from proctor.spec.load import load, written
@@ -114,8 +115,9 @@ def command(
             [with_host_root] * host_root + ([lambda found: with_network(found, network)] if network else [])
         ),
     )
-    job = create_race(request, load_settings())
-    return carry_out_race(job, outputs, verbose=verbose, as_json=as_json)
+    with Resources(load_settings()) as resources:
+        job = create_race(request, resources)
+        return carry_out_race(job, outputs, verbose=verbose, as_json=as_json)
 
 
 def _spec_path(candidate: str, spec_file: Path | None) -> Path:

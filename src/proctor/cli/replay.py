@@ -30,6 +30,7 @@ def command(ref: str, trial: str | None, recorded_speed: bool, verbose: int, as_
     from proctor.cli.run import carry_out
     from proctor.errors import Exit
     from proctor.runfolder.read import RunData
+    from proctor.runs.process_resources import Resources
     from proctor.runs.replay import create_replay, repeated
     from proctor.settings import load_settings
     from proctor.store.open import open_store
@@ -38,9 +39,10 @@ def command(ref: str, trial: str | None, recorded_speed: bool, verbose: int, as_
     with open_store(settings.store_url, create=False) as store:
         run_id = store.run(ref).id
         picked = find(list(store.planned(run_id)), trial) if trial else None
-    job = create_replay(run_id, settings, trial=picked, recorded_speed=recorded_speed)
-    code = carry_out(job, verbose=verbose, as_json=as_json)
-    found = repeated(run_id, RunData.from_folder(job.folder), settings)
+    with Resources(settings) as resources:
+        job = create_replay(run_id, resources, trial=picked, recorded_speed=recorded_speed)
+        code = carry_out(job, verbose=verbose, as_json=as_json)
+        found = resources.stores.now(repeated, run_id, RunData.from_folder(job.folder))
     for each in found:
         if each.divergence:
             print(f"{each.label}: {each.divergence}", file=sys.stderr)

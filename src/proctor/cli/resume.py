@@ -56,8 +56,8 @@ def command(
     from proctor.cli.remote import find_server
     from proctor.cli.run import carry_out
     from proctor.runs.coordinator import unfinished
+    from proctor.runs.process_resources import Resources
     from proctor.runs.running import reopen, with_budgets
-    from proctor.store.open import open_store
 
     settings, client = find_server()
     if wait and errors:
@@ -70,12 +70,13 @@ def command(
         known = client.run(run)
         going = client.resume(known["id"], errors=errors, **budgets)
         return follow(client, going, verbose=verbose, as_json=as_json, after=int(known["last_event"]))
-    job = with_budgets(reopen(run, settings, wait=wait, engine=engine), budgets)
-    with open_store(settings.store_url) as store:
-        lost = store.reopen_lost(job.info.id) if errors else 0
-        missing = unfinished(store, job.info.id)
-    if lost and not as_json:
-        print(f"run {job.info.id}: {lost} lost {'trial is' if lost == 1 else 'trials are'} run again")
-    if not missing and not as_json:
-        print(f"run {job.info.id} is complete: nothing is missing")
-    return carry_out(job, verbose=verbose, as_json=as_json, done=len(job.plan) - missing, wait=wait)
+    with Resources(settings) as resources:
+        job = with_budgets(reopen(run, resources, wait=wait, engine=engine), budgets)
+        with resources.stores.borrow() as store:
+            lost = store.reopen_lost(job.info.id) if errors else 0
+            missing = unfinished(store, job.info.id)
+        if lost and not as_json:
+            print(f"run {job.info.id}: {lost} lost {'trial is' if lost == 1 else 'trials are'} run again")
+        if not missing and not as_json:
+            print(f"run {job.info.id} is complete: nothing is missing")
+        return carry_out(job, verbose=verbose, as_json=as_json, done=len(job.plan) - missing, wait=wait)

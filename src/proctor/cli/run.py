@@ -61,6 +61,7 @@ def command(
     from dataclasses import replace
 
     from proctor.cli.remote import find_server
+    from proctor.runs.process_resources import Resources
     from proctor.runs.running import create
     from proctor.verdicts.gate.rules import read_rules
 
@@ -84,8 +85,8 @@ def command(
         if request.suites:
             raise click.UsageError("a suite runs where its project is; unset the server to run it here")
         return submit(spec, client, settings, verbose=verbose, as_json=as_json)
-    with sharing_setups(request):
-        job = create(spec, request.written(spec), settings)
+    with sharing_setups(request), Resources(settings) as resources:
+        job = create(spec, request.written(spec), resources)
         code = carry_out(job, verbose=verbose, as_json=as_json)
     return code or (Exit.WORSE if request.suites and "not loaded: " in spec.notes else Exit.OK)
 
@@ -172,7 +173,7 @@ def carry_out(job: ReadyRun, *, verbose: int, as_json: bool, done: int = 0, wait
     from proctor.cli.gate import gate_run, judged_here
 
     def judge() -> Judged | None:
-        found = gate_run(data, job.spec.gates, job.settings)
+        found = gate_run(data, job.spec.gates, job.resources)
         return judged_here(found) if found else None
 
     return conclude(data, status, judge, report=report, reason=stop.reason, as_json=as_json)

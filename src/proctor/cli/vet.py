@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from proctor.model.task import Network
     from proctor.model.vetting import Check
+    from proctor.runs.process_resources import Resources
     from proctor.runs.running import ReadyRun
     from proctor.runs.vet.planning import VetRequest
-    from proctor.settings import Settings
     from proctor.verdicts.vet.certificate import TaskCertificate
 
 FOLDER = "certificates"
@@ -92,10 +92,10 @@ def command(
     from proctor.errors import Exit
     from proctor.model.trial import RunStatus
     from proctor.processes import allowed_cpus
+    from proctor.runs.process_resources import Resources
     from proctor.runs.vet.certificates import certificates_of
     from proctor.runs.vet.planning import VetRequest
     from proctor.settings import load_settings
-    from proctor.store.open import open_store
 
     if not (paths or tasks or datasets):
         raise click.UsageError("nothing to vet: give tasks, for example: proctor vet tasks/hello")
@@ -112,15 +112,15 @@ def command(
         checks=chosen(only),
         pass_env=pass_env,
     )
-    job, done = _job(request, settings)
-    if (
-        done < len(job.plan)
-        and bring_to_end(job, verbose=verbose, quiet=as_json, done=done) is not RunStatus.DONE
-    ):
-        print(f"interrupted; continue with: proctor vet {job.info.id}", file=sys.stderr)
-        return Exit.INTERRUPTED
-    with open_store(settings.store_url, create=False) as store:
-        found = certificates_of(store, job.info.id)
+    with Resources(settings) as resources:
+        job, done = _job(request, resources)
+        if (
+            done < len(job.plan)
+            and bring_to_end(job, verbose=verbose, quiet=as_json, done=done) is not RunStatus.DONE
+        ):
+            print(f"interrupted; continue with: proctor vet {job.info.id}", file=sys.stderr)
+            return Exit.INTERRUPTED
+        found = resources.stores.now(certificates_of, job.info.id)
     return report(found, job.info.id, out or job.folder / FOLDER, outputs, as_json=as_json)
 
 
@@ -143,7 +143,7 @@ def chosen(only: str | None) -> tuple[Check, ...]:
     return tuple(check for check in Check if check in names)
 
 
-def _job(request: VetRequest, settings: Settings) -> tuple[ReadyRun, int]:
+def _job(request: VetRequest, resources: Resources) -> tuple[ReadyRun, int]:
     """A new vetting, or one that exists; and how many of its trials are done."""
     from proctor.errors import NotFoundError, UsageError
     from proctor.model.run import Execution
@@ -154,16 +154,16 @@ def _job(request: VetRequest, settings: Settings) -> tuple[ReadyRun, int]:
 
     ref = request.paths[0] if request.paths else ""
     if len(request.paths) != 1 or request.datasets or Path(ref).exists():
-        return create_vetting(request, settings), 0
+        return create_vetting(request, resources), 0
     try:
-        with open_store(settings.store_url, create=False) as store:
+        with open_store(resources.settings.store_url, create=False) as store:
             info = store.run(ref)
             missing = unfinished(store, info.id)
     except NotFoundError:
-        return create_vetting(request, settings), 0
+        return create_vetting(request, resources), 0
     if info.execution is not Execution.VET:
         raise UsageError(f"{ref}: no such task; run {info.id} of that name was not made by 'proctor vet'")
-    job = reopen(info.id, settings)
+    job = reopen(info.id, resources)
     return job, len(job.plan) - missing
 
 

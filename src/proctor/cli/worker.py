@@ -55,6 +55,7 @@ def command(
 
     from proctor.engine.stop import Stop
     from proctor.errors import Exit
+    from proctor.runs.process_resources import Resources
     from proctor.runs.serve import Server
     from proctor.settings import load_settings
     from proctor.spec.grammar import wrong_label
@@ -75,14 +76,15 @@ def command(
     async def go() -> int:
         stop = Stop(lambda times: say(_DRAINING) if times == 1 else None)
         server = Server(
-            settings, run, most, stop, say, labels=labels, least=least, grant_of=_granting(settings)
+            resources, run, most, stop, say, labels=labels, least=least, grant_of=_granting(settings)
         )
         with stop.on_signals(terminations=1):
             await server.serve(until_idle=until_idle)
         return server.ended
 
     gc.set_threshold(10_000, 10, 10)  # hundreds of trials at once are no garbage: look at them seldom
-    ended = asyncio.run(go())
+    with Resources(settings) as resources:
+        ended = asyncio.run(go())
     say(f"{ended} {'attempt' if ended == 1 else 'attempts'} executed")
     return Exit.OK
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from proctor.engine.celery.app import queue_of
-from proctor.engine.celery.publisher import BrokerError, Publisher
+from proctor.engine.celery.publisher import Broker, BrokerError, Publisher
 from proctor.engine.stop import Stop
 from proctor.errors import StoreError
 from proctor.model.trial import RunStatus
@@ -33,7 +33,7 @@ _log = logging.getLogger("proctor.runs")
 class Dispatcher:
     """Tells workers by the broker that trials of a run wait."""
 
-    def __init__(self, store: Store, run_id: str, broker: str) -> None:
+    def __init__(self, store: Store, run_id: str, broker: Broker) -> None:
         self.store = store
         self.run_id = run_id
         self._publisher = Publisher(broker)
@@ -124,7 +124,7 @@ class Waiting:
             return
 
 
-async def by_workers(coordinator: Coordinator, stop: Stop, calls: StoreCalls, broker: str) -> None:
+async def by_workers(coordinator: Coordinator, stop: Stop, calls: StoreCalls, broker: Broker) -> None:
     """Tell workers of a run's trials, and return when they are done, or a person stopped it."""
     telling = asyncio.create_task(Dispatcher(coordinator.store, coordinator.run_id, broker).keep())
     try:

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proctor.errors import NotFoundError
-from proctor.settings import Settings
-from proctor.store.blobs import Blobs, open_blobs
-from proctor.store.open import open_store
+from proctor.runs.process_resources import Resources
 from proctor.store.shared_layers import SharedLayer
 
 if TYPE_CHECKING:
@@ -26,10 +24,10 @@ _MEDIA_TYPE = "application/zstd"
 class StoreExchange:
     """Layers are left in the blobs, and found by their names in the store."""
 
-    def __init__(self, settings: Settings, blobs: Blobs | None = None) -> None:
-        self.max_bytes = settings.share_builds_layer_mb << 20
-        self._store_url = settings.store_url
-        self._blobs = blobs or open_blobs(settings.blobs_url)
+    def __init__(self, resources: Resources) -> None:
+        self.max_bytes = resources.settings.share_builds_layer_mb << 20
+        self._stores = resources.stores
+        self._blobs = resources.blobs
 
     async def find(self, name: str, platform: str) -> Offered | None:
         """The layer of that name, if its blob is still there."""
@@ -46,7 +44,7 @@ class StoreExchange:
     def _find(self, name: str, platform: str) -> Offered | None:
         from proctor.sandbox.image.sharing import Offered
 
-        with open_store(self._store_url) as store:
+        with self._stores.borrow() as store:
             found = store.shared_layers.find(name, platform)
             if found and not self._blobs.has(found.digest):
                 store.shared_layers.drop(name, platform)
@@ -67,14 +65,14 @@ class StoreExchange:
                 shutil.copyfileobj(source, out, 1 << 20)
             packed.flush()
             blob = self._blobs.put_file(Path(packed.name), f"layer-{name[:12]}", _MEDIA_TYPE)
-        with open_store(self._store_url) as store:
+        with self._stores.borrow() as store:
             store.shared_layers.add(name, platform, SharedLayer(content, blob.digest, blob.size_bytes))
 
     def _refuse(self, name: str, platform: str) -> None:
-        with open_store(self._store_url) as store:
+        with self._stores.borrow() as store:
             store.shared_layers.drop(name, platform)
 
 
-def exchange_of(settings: Settings, blobs: Blobs | None = None) -> StoreExchange | None:
+def exchange_of(resources: Resources) -> StoreExchange | None:
     """Where built layers are shared; None when the settings do not want that."""
-    return StoreExchange(settings, blobs) if settings.share_builds else None
+    return StoreExchange(resources) if resources.settings.share_builds else None

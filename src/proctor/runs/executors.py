@@ -94,7 +94,7 @@ def _regrade(run: ReadyRun, worker: WorkerContext) -> Executor:
     from proctor.runs.regrade import Workspaces
     from proctor.trial.regrade import RegradeExecutor
 
-    workspaces = Workspaces(run.info.graded_run, run.settings, run.inputs.blobs)
+    workspaces = Workspaces(run.info.graded_run, run.resources)
     return RegradeExecutor(task_setting(run, worker), task_plans(run), workspaces.of)
 
 
@@ -105,16 +105,14 @@ def _judge(run: ReadyRun, worker: WorkerContext) -> Executor:
     from proctor.trial.judge.stored import JudgeExecutor
     from proctor.trial.task.setting import JudgeSetting
 
-    blobs, redactor = run.inputs.blobs, redactor_for(run.spec, run.settings, run.environ)
+    redactor = redactor_for(run.spec, run.settings, run.environ)
     setting = JudgeSetting(
-        collector=Collector(run.folder, blobs),
+        collector=Collector(run.folder, run.inputs.blobs),
         redactor=redactor,
-        models=model_gateway(
-            run.spec, run.info.id, run.settings, blobs, redactor, worker.on_spent, run.environ
-        ),
+        models=model_gateway(run, redactor, worker.on_spent),
         worker=worker.name,
     )
-    trials = StoredTrials(run.info.graded_run, run.settings, blobs)
+    trials = StoredTrials(run.info.graded_run, run.resources)
     return JudgeExecutor(setting, task_plans(run), trials.of)
 
 
@@ -165,7 +163,7 @@ def task_setting(run: ReadyRun, worker: WorkerContext, backend: Backend | None =
         host_root=spec.sandbox.host_root,
         network_allow=network_allow(spec, settings),
         project=run.project,
-        exchange=exchange_of(settings, run.inputs.blobs),
+        exchange=exchange_of(run.resources),
     )
     images = open_images(backend, settings.cache_dir / "images", options)
     return TaskSetting(
@@ -177,15 +175,7 @@ def task_setting(run: ReadyRun, worker: WorkerContext, backend: Backend | None =
         end_builds=images.close,
         collector=Collector(run.folder, run.inputs.blobs),
         timeout_s=spec.timeout_s,
-        models=model_gateway(
-            spec,
-            run.info.id,
-            settings,
-            run.inputs.blobs,
-            redactor_for(spec, settings, run.environ),
-            worker.on_spent,
-            run.environ,
-        ),
+        models=model_gateway(run, redactor_for(spec, settings, run.environ), worker.on_spent),
         given=granted(spec, run.environ),
         secrets=known_secrets(spec, settings, run.environ),
         worker=worker.name,

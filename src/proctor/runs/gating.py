@@ -11,20 +11,20 @@ from proctor.model.run import RunInfo
 from proctor.render.results.run import put_gate
 from proctor.runfolder.files import write_json
 from proctor.runfolder.read import RunData
-from proctor.settings import Settings
+from proctor.runs.process_resources import Resources
 from proctor.verdicts.gate.inputs import input_of_run
 from proctor.verdicts.gate.open import judge, open_baseline
 from proctor.verdicts.gate.rules import read_rules
 from proctor.verdicts.gate.verdict import GateResult
 
 
-def judge_run(data: RunData, gates: Sequence[Any], settings: Settings) -> GateResult | None:
+def judge_run(data: RunData, gates: Sequence[Any], resources: Resources) -> GateResult | None:
     """The verdict of a run's own gates; None where it has none."""
     if not gates:
         return None
     rules = read_rules(gates)
-    before = open_baseline(rules, settings, name=data.info.name)
-    return judge(input_of_run(data, rules.metrics), rules, before, settings)
+    before = open_baseline(rules, resources.stores, resources.settings.baselines, name=data.info.name)
+    return judge(input_of_run(data, rules.metrics), rules, before, resources.stores)
 
 
 def keep_verdict(found: GateResult, info: RunInfo) -> str:

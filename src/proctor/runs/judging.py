@@ -11,13 +11,11 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.run import Execution, written_judging
 from proctor.model.spec import JudgeSpec, Spec, TaskEntry
-from proctor.runs.models import identity
+from proctor.runs.models import counted_records, identity
+from proctor.runs.process_resources import Resources
 from proctor.runs.regrade import original
 from proctor.runs.running import ReadyRun, create, refuse_imported
-from proctor.settings import Settings
 from proctor.spec.load import from_mapping
-from proctor.store.blobs import Blobs
-from proctor.store.open import open_store
 from proctor.trial.judge.stored import StoredAttempt, by_tests
 from proctor.trial.judge.work import LOG, MOST_BYTES
 
@@ -26,13 +24,13 @@ SUFFIX = ".judged"
 
 
 def create_judging(
-    run_id: str, settings: Settings, model: str = "", changes: Mapping[str, Any] | None = None
+    run_id: str, resources: Resources, model: str = "", changes: Mapping[str, Any] | None = None
 ) -> ReadyRun:
     """A run in which a judge scores what the agents of an earlier one left.
 
     `model` and `changes` go before what the spec says of its judge.
     """
-    with open_store(settings.store_url, create=False) as store:
+    with resources.stores.borrow() as store:
         info = original(store, store.run(run_id))
     if info.kind != "task":
         raise UsageError(f"run {info.id} measured experiments; only work of agents on tasks can be judged")
@@ -47,7 +45,7 @@ def create_judging(
         tape=None,
     )
     written = written_judging(info.id, info.spec)
-    return create(spec, written, settings, execution=Execution.JUDGE)
+    return create(spec, written, resources, execution=Execution.JUDGE)
 
 
 def _with_judges(spec: Spec, model: str, changes: Mapping[str, Any], run_id: str) -> Spec:
@@ -65,13 +63,10 @@ def _with_judges(spec: Spec, model: str, changes: Mapping[str, Any], run_id: str
 class StoredTrials:
     """The results of a run with their files, found by what a trial was rather than by its key."""
 
-    def __init__(self, run_id: str, settings: Settings, blobs: Blobs) -> None:
+    def __init__(self, run_id: str, resources: Resources) -> None:
         self.run_id = run_id
-        self.blobs = blobs
-        with open_store(settings.store_url) as store:
-            self._records = {
-                identity(row.trial): row.record for row in store.attempts(run_id, counted_only=True)
-            }
+        self.blobs = resources.blobs
+        self._records = resources.stores.now(counted_records, run_id)
 
     def of(self, trial: PlannedTrial) -> StoredAttempt | str:
         """What to judge for a trial, or why there is nothing."""

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from proctor.gateway.providers import Providers
     from proctor.gateway.replay import Replay
     from proctor.model.plan import PlannedTrial
+    from proctor.model.record import AttemptRecord
     from proctor.model.spec import Spec
     from proctor.model.trial import Lease
-    from proctor.store.blobs import Blobs
+    from proctor.runs.process_resources import Resources
+    from proctor.runs.running import ReadyRun
     from proctor.store.spending import Budget
+    from proctor.store.store import Store
     from proctor.trial.redact import Redactor
     from proctor.trial.task.models import ModelGateway
 
@@ -187,28 +190,20 @@ def _prices(settings: Settings) -> Prices:
     return Prices.load(Path(settings.prices).expanduser() if settings.prices else None)
 
 
-def model_gateway(
-    spec: Spec,
-    run_id: str,
-    settings: Settings,
-    blobs: Blobs,
-    redactor: Redactor,
-    on_spent: Callable[[str], None],
-    environ: Mapping[str, str] | None = None,
-) -> ModelGateway:
+def model_gateway(run: ReadyRun, redactor: Redactor, on_spent: Callable[[str], None]) -> ModelGateway:
     """What gives the attempts of a run their models. Nothing is opened yet."""
     from proctor.gateway.providers import Providers
     from proctor.trial.task.models import ModelGateway
 
-    providers = Providers.load(settings, environ)
+    spec, settings = run.spec, run.settings
+    providers = Providers.load(settings, run.environ)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Gateway]:
         from proctor.agents.installed.litellm import litellm_command
         from proctor.gateway.app import Gateway
-        from proctor.store.open import open_store
 
-        with open_store(settings.store_url) as store:
+        with run.resources.stores.borrow() as store:
             async with Gateway(
                 providers,
                 _prices(settings),
@@ -226,8 +221,8 @@ def model_gateway(
     return ModelGateway(
         open=opened,
         speaks=heard,
-        budgets=lambda trial, lease: tuple(_budgets(spec, run_id, settings, trial, lease)),
-        replay=Tapes(spec, settings, blobs).replay if spec.tape else None,
+        budgets=lambda trial, lease: tuple(_budgets(spec, run.info.id, settings, trial, lease)),
+        replay=Tapes(spec, run.resources).replay if spec.tape else None,
         on_spent=on_spent,
     )
 
@@ -252,18 +247,18 @@ def _budgets(
 # Tapes
 
 
-def with_tape(spec: Spec, settings: Settings, blobs: Blobs) -> Spec:
+def with_tape(spec: Spec, resources: Resources) -> Spec:
     """The spec, with its tape named so that it is found from anywhere: a blob, or the id of a run."""
     if spec.tape is None or spec.tape.startswith(_BLOB):
         return spec
     from proctor.gateway.tape import MEDIA_TYPE, NAME, Tape
-    from proctor.store.open import open_store
 
     for file in (Path(spec.base_dir) / spec.tape, Path(spec.tape)):
         if file.is_file():
             Tape.read(file)
-            return replace(spec, tape=_BLOB + blobs.put_bytes(file.read_bytes(), NAME, MEDIA_TYPE).digest)
-    with open_store(settings.store_url, create=False) as store:
+            kept = resources.blobs.put_bytes(file.read_bytes(), NAME, MEDIA_TYPE)
+            return replace(spec, tape=_BLOB + kept.digest)
+    with resources.stores.borrow() as store:
         try:
             return replace(spec, tape=store.run(spec.tape).id)
         except NotFoundError as error:
@@ -273,14 +268,14 @@ def with_tape(spec: Spec, settings: Settings, blobs: Blobs) -> Spec:
 class Tapes:
     """The tapes that the agents of a run are answered from, found by what a trial is."""
 
-    def __init__(self, spec: Spec, settings: Settings, blobs: Blobs) -> None:
+    def __init__(self, spec: Spec, resources: Resources) -> None:
         assert spec.tape
         self.source = spec.tape
         self.recorded_speed = spec.tape_speed == "recorded"
-        self.blobs = blobs
+        self.blobs = resources.blobs
         self._digests: dict[str, dict[str, str]] = {}
         if not self.source.startswith(_BLOB):
-            self._digests = recorded_tapes(self.source, settings)
+            self._digests = resources.stores.now(recorded_tapes, self.source)
 
     def replay(self, trial: PlannedTrial, leg: int) -> Replay:
         """The tape of one step of a trial, from its beginning."""
@@ -297,17 +292,19 @@ class Tapes:
             return Replay(Tape.read(file), recorded_speed=self.recorded_speed)
 
 
-def recorded_tapes(run_id: str, settings: Settings) -> dict[str, dict[str, str]]:
+def recorded_tapes(store: Store, run_id: str) -> dict[str, dict[str, str]]:
     """The tapes of a run: what a trial is → the tape's name → its digest."""
-    from proctor.store.open import open_store
-
-    with open_store(settings.store_url, create=False) as store:
-        return {
-            identity(row.trial): {
-                each.name: each.digest for each in row.record.artifacts if each.name.startswith("tape")
-            }
-            for row in store.attempts(run_id, counted_only=True)
+    return {
+        identity(row.trial): {
+            each.name: each.digest for each in row.record.artifacts if each.name.startswith("tape")
         }
+        for row in store.attempts(run_id, counted_only=True)
+    }
+
+
+def counted_records(store: Store, run_id: str) -> dict[str, AttemptRecord]:
+    """The results of a run, by what a trial is rather than by its key, which changes with the task."""
+    return {identity(row.trial): row.record for row in store.attempts(run_id, counted_only=True)}
 
 
 def identity(trial: PlannedTrial) -> str:
@@ -339,13 +336,10 @@ def known_providers(settings: Settings) -> list[dict[str, Any]]:
     ]
 
 
-def known_models(settings: Settings, project: str | None = None) -> list[dict[str, Any]]:
+def known_models(store: Store, settings: Settings, project: str | None = None) -> list[dict[str, Any]]:
     """Models with a price, and those that runs have called, of a project or all; what is None is unknown."""
-    from proctor.store.open import open_store
-
     prices = _prices(settings)
-    with open_store(settings.store_url, create=False) as store:
-        called = store.spending.calls_by_model(project)
+    called = store.spending.calls_by_model(project)
     found = []
     for name in sorted({*prices.names(), *called}):
         price = prices.of(name)

@@ -10,12 +10,11 @@ from proctor.model.plan import PlannedTrial
 from proctor.model.record import AttemptRecord
 from proctor.model.run import Execution, RunInfo, written_regrade
 from proctor.model.spec import Spec
-from proctor.runs.models import identity
+from proctor.runs.models import counted_records, identity
+from proctor.runs.process_resources import Resources
 from proctor.runs.running import ReadyRun, create, refuse_imported
-from proctor.settings import Settings
 from proctor.spec.load import from_mapping
-from proctor.store.blobs import Blobs, local_file
-from proctor.store.open import open_store
+from proctor.store.blobs import local_file
 from proctor.store.store import Store
 from proctor.trial.regrade import STATE, EarlierAttempt
 
@@ -23,9 +22,9 @@ SUFFIX = ".eval"
 """What the name of the new run adds to the name of the first."""
 
 
-def create_regrade(run_id: str, settings: Settings) -> ReadyRun:
+def create_regrade(run_id: str, resources: Resources) -> ReadyRun:
     """A run that judges what the agents of an earlier one left, with the tasks as they are now."""
-    with open_store(settings.store_url, create=False) as store:
+    with resources.stores.borrow() as store:
         info = original(store, store.run(run_id))
     if info.kind != "task":
         raise UsageError(
@@ -42,7 +41,7 @@ def create_regrade(run_id: str, settings: Settings) -> ReadyRun:
     )
     spec = _without_judges(spec, info.id)
     written = written_regrade(info.id, info.spec)
-    return create(spec, written, settings, execution=Execution.REGRADE)
+    return create(spec, written, resources, execution=Execution.REGRADE)
 
 
 def original(store: Store, info: RunInfo) -> RunInfo:
@@ -67,14 +66,11 @@ class Workspaces:
     A key changes when the task does, and people grade again because they fixed a task.
     """
 
-    def __init__(self, run_id: str, settings: Settings, blobs: Blobs) -> None:
+    def __init__(self, run_id: str, resources: Resources) -> None:
         self.run_id = run_id
-        self.blobs = blobs
-        self.scratch = settings.cache_dir / "blobs"
-        with open_store(settings.store_url) as store:
-            self._records = {
-                identity(row.trial): row.record for row in store.attempts(run_id, counted_only=True)
-            }
+        self.blobs = resources.blobs
+        self.scratch = resources.settings.cache_dir / "blobs"
+        self._records = resources.stores.now(counted_records, run_id)
 
     def of(self, trial: PlannedTrial) -> EarlierAttempt | str:
         """What to judge for a trial, or why there is nothing."""

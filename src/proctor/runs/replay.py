@@ -13,29 +13,30 @@ from proctor.model.plan import Plan, PlannedTrial
 from proctor.model.spec import Spec
 from proctor.runfolder.read import RunData
 from proctor.runs.inputs import RunInputs
-from proctor.runs.models import identity, recorded_tapes
+from proctor.runs.models import counted_records, identity, recorded_tapes
 from proctor.runs.planning import pin_datasets, plan_spec
+from proctor.runs.process_resources import Resources
 from proctor.runs.running import ReadyRun, create
 from proctor.settings import Settings
 from proctor.spec.load import from_mapping
-from proctor.store.blobs import open_blobs
-from proctor.store.open import open_store
+from proctor.store.store import Store
 
 SUFFIX = ".replay"
 """What the name of the new run adds to the name of the first."""
 
 
 def create_replay(
-    run_id: str, settings: Settings, *, trial: PlannedTrial | None = None, recorded_speed: bool = False
+    run_id: str, resources: Resources, *, trial: PlannedTrial | None = None, recorded_speed: bool = False
 ) -> ReadyRun:
     """A run of the trials that have a tape, or of one of them, with tasks and agents as they are now.
 
     Where the project is not on this machine they are as they were: the store and the blobs have them.
     """
-    with open_store(settings.store_url, create=False) as store:
+    settings = resources.settings
+    with resources.stores.borrow() as store:
         info = store.run(run_id)
         planned = Plan(trials=tuple(store.planned(info.id)))
-        inputs = RunInputs(open_blobs(settings.blobs_url), settings.cache_dir, store.inputs.of(info.id))
+        inputs = RunInputs(resources.blobs, settings.cache_dir, store.inputs.of(info.id))
     if info.kind != "task":
         raise UsageError(f"run {info.id} measured experiments; only runs of agents have tapes")
     spec = from_mapping(info.resolved, file=f"run {info.id}")
@@ -49,7 +50,7 @@ def create_replay(
         tape_speed="recorded" if recorded_speed else "full",
     )
     spec, plan = _here(spec, planned, inputs, settings)
-    taped = {name for name, tapes in recorded_tapes(info.id, settings).items() if tapes}
+    taped = {name for name, tapes in resources.stores.now(recorded_tapes, info.id).items() if tapes}
     kept = [
         each
         for each in plan.trials
@@ -62,7 +63,7 @@ def create_replay(
         raise UsageError(f"{what} no tape: its agent did not call models through the gateway")
     trials = tuple(structs.replace(each, index=at) for at, each in enumerate(kept))
     written = {"replays": info.id, "spec": dict(info.spec)}
-    return create(spec, written, settings, plan=replace(plan, trials=trials))
+    return create(spec, written, resources, plan=replace(plan, trials=trials))
 
 
 def _here(spec: Spec, planned: Plan, inputs: RunInputs, settings: Settings) -> tuple[Spec, Plan]:
@@ -92,10 +93,9 @@ class Repeated:
         return not self.divergence and self.before == self.after
 
 
-def repeated(first: str, data: RunData, settings: Settings) -> Sequence[Repeated]:
+def repeated(store: Store, first: str, data: RunData) -> Sequence[Repeated]:
     """Every trial of a replay beside what it was."""
-    with open_store(settings.store_url, create=False) as store:
-        before = {identity(row.trial): row.record for row in store.attempts(first, counted_only=True)}
+    before = counted_records(store, first)
     found = []
     for trial in data.trials:
         record = trial.counted

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import secrets
 import shutil
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from proctor.runs.inputs import RunInputs, has_changed
 from proctor.runs.models import with_tape
 from proctor.runs.pack import Packer
 from proctor.runs.planning import Find, pin_datasets, plan_spec, with_declared_directions
+from proctor.runs.process_resources import Resources
 from proctor.runs.ready import check_gates, check_ready, engine_of
 from proctor.runs.room import room_for
 from proctor.runs.shared_blobs import MARK, mark, refuse_other_blobs
@@ -44,9 +44,7 @@ from proctor.settings import Settings
 from proctor.spec.grammar import refuse_unhonoured
 from proctor.spec.load import from_mapping
 from proctor.spec.secrets import hidden
-from proctor.store.blobs import blobs_of
 from proctor.store.calls import StoreCalls
-from proctor.store.open import open_store
 from proctor.store.service.ownership import Owner
 from proctor.store.store import Store
 from proctor.tasks.address import without_secrets
@@ -62,12 +60,20 @@ class ReadyRun:
     info: RunInfo
     spec: Spec
     plan: Plan
-    settings: Settings
+    resources: Resources
     inputs: RunInputs
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
-    """Where keys and other secrets are looked up; a server has other ones for each project."""
     project: str | None = None
     """On whose behalf a server executes it; None: a person of this machine made it."""
+
+    @property
+    def settings(self) -> Settings:
+        """By which it is executed."""
+        return self.resources.settings
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """Where keys and other secrets are looked up; a server has other ones for each project."""
+        return self.resources.environ
 
     @property
     def folder(self) -> Path:
@@ -84,27 +90,26 @@ def _python_of(spec: Spec) -> str | None:
 def create(
     spec: Spec,
     written: Mapping[str, Any],
-    settings: Settings,
+    resources: Resources,
     *,
     plan: Plan | None = None,
     execution: Execution | None = None,
     owner: Owner | None = None,
-    environ: Mapping[str, str] = os.environ,
-    store: Store | None = None,
     find: Find | None = None,
 ) -> ReadyRun:
     """Plan a run, or take a plan made elsewhere, write it to the store and begin its folder.
 
     `owner`: to whom it belongs on a server, where it waits in the queue; whoever coordinates it begins its
-    folder then. `store`: that of the settings, where it is open already. `find`: as for `plan_spec`.
+    folder then. `find`: as for `plan_spec`.
     """
     from proctor.trial.environment import capture_vcs, environment_at
 
+    settings, environ = resources.settings, resources.environ
     refuse_unhonoured(spec)
     engine = engine_of(spec.engine, settings, place=spec.place("engine"))
     spec = replace(spec, engine="local" if execution is Execution.PERF else engine)
-    blobs = blobs_of(settings)
-    spec = with_tape(spec, settings, blobs)
+    blobs = resources.blobs
+    spec = with_tape(spec, resources)
     if spec.tasks and not plan:
         spec = pin_datasets(spec, settings)
     plan = plan or plan_spec(spec, settings, environ, find=find)
@@ -139,19 +144,19 @@ def create(
     try:
         if not owner:
             RunFolder(folder).begin(info, plan)
-        with nullcontext(store) if store else open_store(settings.store_url) as opened:
+        with resources.stores.borrow() as store:
             # A measured harness works alone, where its tasks are.
-            packer = None if execution is Execution.PERF else Packer(opened.inputs, blobs, settings)
+            packer = None if execution is Execution.PERF else Packer(store.inputs, blobs, settings)
             stored = packer.pack(spec, plan) if packer else []
-            if packer and opened.remote:
+            if packer and store.remote:
                 stored.append(mark(blobs))
-            opened.create_run(info, plan, stored, owner)
+            store.create_run(info, plan, stored, owner)
     except BaseException:
         if not owner:
             _remove_folder(folder)
         raise
     inputs = RunInputs(blobs, settings.cache_dir, {each.name: each for each in stored})
-    return ReadyRun(info, spec, plan, settings, inputs, environ, owner.project if owner else None)
+    return ReadyRun(info, spec, plan, resources, inputs, owner.project if owner else None)
 
 
 def _base(spec: Spec, settings: Settings) -> Path:
@@ -173,20 +178,13 @@ def _withdraw(store: Store, run: ReadyRun) -> None:
         _remove_folder(run.folder)
 
 
-def reopen(
-    ref: str,
-    settings: Settings,
-    *,
-    wait: bool = False,
-    engine: str = "auto",
-    environ: Mapping[str, str] = os.environ,
-) -> ReadyRun:
+def reopen(ref: str, resources: Resources, *, wait: bool = False, engine: str = "auto") -> ReadyRun:
     """A run that stopped before its end, ready to go on: with what it was made from, wherever that is now.
 
     With `wait` another process may still execute it. `engine`: where, whatever it was before.
     """
-    chosen = engine_of(engine, settings)
-    with open_store(settings.store_url) as store:
+    chosen = engine_of(engine, resources.settings)
+    with resources.stores.borrow() as store:
         info = store.run(ref)
         if info.status is RunStatus.CANCELLED:
             raise UsageError(
@@ -196,7 +194,7 @@ def reopen(
         refuse_imported(info)
         if not wait:
             check_free(store, info.id, Path(info.folder))
-        run = ready_here(store, info, settings, environ, here=chosen == "local")
+        run = ready_here(store, info, resources, here=chosen == "local")
         run = replace(run, spec=replace(run.spec, engine=chosen), info=_with_folder(store, run))
         resolved = {**run.info.resolved, "engine": chosen}
         if resolved == run.info.resolved:
@@ -221,7 +219,7 @@ def with_budgets(run: ReadyRun, budgets: Mapping[str, Any]) -> ReadyRun:
     if not given:
         return run
     changed = structs.replace(run.info, resolved={**run.info.resolved, **given})
-    with open_store(run.settings.store_url) as store:
+    with run.resources.stores.borrow() as store:
         store.set_resolved(changed)
     return replace(run, info=changed, spec=replace(run.spec, **given))
 
@@ -243,21 +241,15 @@ def _with_folder(store: Store, run: ReadyRun) -> RunInfo:
     return run.info
 
 
-def ready_here(
-    store: Store,
-    info: RunInfo,
-    settings: Settings,
-    environ: Mapping[str, str] = os.environ,
-    *,
-    here: bool = True,
-) -> ReadyRun:
+def ready_here(store: Store, info: RunInfo, resources: Resources, *, here: bool = True) -> ReadyRun:
     """A run of the store that this process can execute; UsageError when its subject is another one here.
 
     Without `here` others execute it.
     """
+    settings, environ = resources.settings, resources.environ
     plan = Plan(trials=tuple(store.planned(info.id)))
     spec = from_mapping(info.resolved, file=f"run {info.id}")
-    inputs = RunInputs(blobs_of(settings), settings.cache_dir, store.inputs.of(info.id))
+    inputs = RunInputs(resources.blobs, settings.cache_dir, store.inputs.of(info.id))
     refuse_other_blobs(inputs.blobs, inputs.stored.get(MARK), info.id)
     if inputs.stored:
         spec = inputs.spec(spec, plan)
@@ -265,7 +257,7 @@ def ready_here(
         _refuse_another(info, plan, plan_spec(spec, settings, environ))
     check_ready(spec, plan, settings, info.execution, environ, here=here)
     project = store.service.ownership.project(info.id)
-    return ReadyRun(info, spec, plan, settings, inputs, environ, project)
+    return ReadyRun(info, spec, plan, resources, inputs, project)
 
 
 def _refuse_another(info: RunInfo, plan: Plan, here: Plan) -> None:
@@ -297,7 +289,7 @@ async def execute(
     `engine`: where, if not as the run says; with `celery` this process coordinates only, and workers execute.
     """
     name = worker_id()
-    with open_store(run.settings.store_url) as store, StoreCalls(store) as calls:
+    with run.resources.stores.borrow() as store, StoreCalls(store) as calls:
         hold = Hold(store, run.info.id, run.folder, holder=name, lease_s=run.settings.lease_s)
         kind = kind_of(run)
         coordinator = Coordinator(
@@ -317,7 +309,7 @@ async def execute(
                 from proctor.runs.dispatch import by_workers
 
                 await coordinator.begin()
-                waiting = by_workers(coordinator, stop, calls, run.settings.broker)
+                waiting = by_workers(coordinator, stop, calls, run.resources.broker)
                 try:
                     await _until_either_ends(waiting, keeping)
                 finally:

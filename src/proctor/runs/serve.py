@@ -7,9 +7,8 @@ broker is set it is told of work by messages, and looks by itself now and then; 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,9 +23,10 @@ from proctor.errors import NotFoundError, StoreError, UsageError
 from proctor.model.plan import PlannedTrial
 from proctor.model.trial import Lease
 from proctor.runs.any_run import AnyRun, Opened
-from proctor.runs.backends import SharedBackends, remove_left
+from proctor.runs.backends import remove_left
 from proctor.runs.capacity import Capacity, Scale
 from proctor.runs.executors import WorkerContext, kind_of
+from proctor.runs.process_resources import Resources
 from proctor.runs.room import room_of_files
 from proctor.runs.running import ready_here
 from proctor.runs.secrets import Grant
@@ -34,12 +34,9 @@ from proctor.runs.shared_blobs import check_blobs, try_blobs
 from proctor.runs.tickets import Tickets
 from proctor.runs.versions import refuse_other_version
 from proctor.runs.worker import Worker
-from proctor.settings import Settings
 from proctor.store import again
-from proctor.store.blobs import blobs_of
 from proctor.store.calls import StoreCalls
 from proctor.store.fleet import WorkerInfo
-from proctor.store.open import open_store
 from proctor.store.store import Store
 
 if TYPE_CHECKING:
@@ -57,7 +54,7 @@ _BEAT_S = 5.0
 class Server:
     """A worker process: takes trials of one run, or of every run of the store that is running."""
 
-    settings: Settings
+    resources: Resources
     run: str | None
     parallel: int
     stop: Stop
@@ -66,28 +63,26 @@ class Server:
     least: int = 0
     """With this many trials at a time it begins, and grows to `parallel` while the machine has room."""
     name: str = field(default_factory=worker_id)
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     grant_of: Callable[[str], Grant] = lambda _: Grant()
     """The keys of a run's providers, from a server; they are held in memory with what executes the run."""
     ended: int = 0
-    _backends: SharedBackends = field(default_factory=SharedBackends)
 
     @property
     def _place(self) -> Path:
         """Where the attempts of this worker write their files."""
-        return self.settings.home / "worker" / self.name
+        return self.resources.settings.home / "worker" / self.name
 
     async def serve(self, *, until_idle: bool) -> None:
         """Return when asked to stop; with `until_idle` also when no run has a trial to take."""
         self._place.parent.mkdir(parents=True, exist_ok=True)
         _clear_dead(self._place.parent)
-        await remove_left(self.settings)
+        await remove_left(self.resources.settings)
         owner.hold(_lock_of(self._place))
         try:
-            with open_store(self.settings.store_url) as store, StoreCalls(store) as calls:
+            with self.resources.stores.borrow() as store, StoreCalls(store) as calls:
                 await self._serve(store, calls, until_idle=until_idle)
         finally:
-            await self._backends.close()
+            await self.resources.backends.close()
             again.hurried.clear()
             for kept in _clear(self._place):
                 self.say(f"experiments wrote files beside those of their trials, which are kept: {kept}")
@@ -96,22 +91,22 @@ class Server:
     async def _serve(self, store: Store, calls: StoreCalls, *, until_idle: bool) -> None:
         only = (await calls(store.run, self.run)).id if self.run else ""
         capacity = await asyncio.to_thread(self._capacity, store)
-        broker = self.settings.broker if not until_idle else ""
+        told = bool(self.resources.settings.broker) and not until_idle
         source = AnyRun(
             store,
             calls,
             capacity.offers,
             lambda run_id: self._open(store, calls, run_id, source),
             worker=self.name,
-            lease_s=self.settings.lease_s,
+            lease_s=self.resources.settings.lease_s,
             say=self.say,
             only=only,
             until_idle=until_idle,
-            poll_s=_SLOW_POLL_S if broker else _POLL_S,
-            place=self.settings.home,
+            poll_s=_SLOW_POLL_S if told else _POLL_S,
+            place=self.resources.settings.home,
             leaving=lambda: worker.leaving,
         )
-        tickets = Tickets() if broker else None
+        tickets = Tickets() if told else None
         worker = Worker(
             store=store,
             source=source,
@@ -119,10 +114,10 @@ class Server:
             stop=self.stop,
             name=self.name,
             parallel=self.least or room_of_files(self.parallel),
-            lease_s=self.settings.lease_s,
+            lease_s=self.resources.settings.lease_s,
             calls=calls,
             tickets=tickets,
-            try_blobs=lambda: try_blobs(blobs_of(self.settings)),
+            try_blobs=lambda: try_blobs(self.resources.blobs),
         )
 
         def opened() -> None:
@@ -133,7 +128,7 @@ class Server:
         source.woken = opened
         # Before anything is taken: by the registry others know whose memory its trials use.
         await calls(store.fleet.seen, self._described(worker, capacity, source, only))
-        listening = self._listen(broker, tickets, capacity) if tickets else None
+        listening = self._listen(tickets, capacity) if tickets else None
         releasing = asyncio.create_task(self._release(listening)) if listening else None
         beating = asyncio.create_task(self._beat(store, calls, worker, capacity, source, only))
         hurrying = asyncio.create_task(self._hurry(worker))
@@ -153,17 +148,17 @@ class Server:
 
     def _capacity(self, store: Store) -> Capacity:
         """What it can execute here, and what not is said; ProctorError where its files would be lost."""
-        check_blobs(store, blobs_of(self.settings))
-        found = Capacity.here(self.settings, self.labels)
+        check_blobs(store, self.resources.blobs)
+        found = Capacity.here(self.resources.settings, self.labels)
         for obstacle in found.obstacles:
             self.say(f"no sandbox of {obstacle}")
         return found
 
-    def _listen(self, broker: str, tickets: Tickets, capacity: Capacity) -> Listening:
+    def _listen(self, tickets: Tickets, capacity: Capacity) -> Listening:
         from proctor.engine.celery.consumer import Listening
 
         listening = Listening(
-            broker,
+            self.resources.broker,
             tickets.offer,
             parallel=room_of_files(self.parallel),
             backends=capacity.offers.backends,
@@ -193,10 +188,11 @@ class Server:
         refuse_other_version(info)
         info = structs.replace(info, folder=str(self._place / run_id))
         grant = self.grant_of(run_id)
-        environ = {**self.environ, **grant.keys}
-        settings = replace(self.settings, providers={**self.settings.providers, **grant.providers})
+        ours = self.resources.settings
+        settings = replace(ours, providers={**ours.providers, **grant.providers})
+        resources = self.resources.for_project(settings, {**self.resources.environ, **grant.keys})
         try:
-            run = ready_here(store, info, settings, environ)
+            run = ready_here(store, info, resources)
         except NotFoundError as error:
             store.run(run_id)  # unless it was deleted meanwhile, a blob of it is what is missing
             raise UsageError(f"something that it is made from is missing: {error}") from error
@@ -209,7 +205,7 @@ class Server:
             if source.refuse(run_id, reason):
                 calls.later(store.service.queue.tell, run_id, "run.spent", {"reason": reason})
 
-        context = WorkerContext(self.name, note=store.note, on_spent=spent, backends=self._backends)
+        context = WorkerContext(self.name, note=store.note, on_spent=spent, backends=run.resources.backends)
         return run, kind_of(run).open(run, context)
 
     def _disturbed(self, store: Store, engine: str) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from proctor.errors import ProctorError, TaskError, UsageError
 from proctor.model.spec import Spec, TaskEntry
 from proctor.model.task import Task, TaskEnvironment
+from proctor.runs.process_resources import Resources
 from proctor.settings import Settings
 
 _SPECS = frozenset({".yaml", ".yml", ".toml", ".json"})
@@ -42,7 +43,7 @@ class Warmed:
     """Whether an author has to repair something; else trying again may help."""
 
 
-def wanted_by(what: str, settings: Settings) -> Wanted:
+def wanted_by(what: str, resources: Resources) -> Wanted:
     """What a spec, a folder or ZIP of tasks, or a run needs. UsageError when it is none of these."""
     path = Path(what)
     if path.suffix in _SPECS and path.is_file():
@@ -51,10 +52,11 @@ def wanted_by(what: str, settings: Settings) -> Wanted:
         spec = load(path)
         if not spec.tasks:
             raise UsageError(f"{what}: experiments need no images; name a spec with tasks")
-        return _found(spec, settings)
+        return _found(spec, resources.settings)
     if path.exists():
-        return _found(Spec(name="warm", tasks=(TaskEntry(path=str(path.absolute())),)), settings)
-    return _of_run(what, settings)
+        spec = Spec(name="warm", tasks=(TaskEntry(path=str(path.absolute())),))
+        return _found(spec, resources.settings)
+    return _of_run(what, resources)
 
 
 def _found(spec: Spec, settings: Settings) -> Wanted:
@@ -69,31 +71,30 @@ def _found(spec: Spec, settings: Settings) -> Wanted:
     return Wanted(spec=spec, tasks=tuple(tasks.values()), problems=problems)
 
 
-def _of_run(ref: str, settings: Settings) -> Wanted:
+def _of_run(ref: str, resources: Resources) -> Wanted:
     """The tasks of a run as they were when it was made, from the blobs where they are not here."""
     from proctor.runs.inputs import RunInputs
     from proctor.spec.load import from_mapping
-    from proctor.store.blobs import open_blobs
-    from proctor.store.open import open_store
 
-    with open_store(settings.store_url, create=False) as store:
+    cache_dir = resources.settings.cache_dir
+    with resources.stores.borrow() as store:
         info = store.run(ref)
         spec = from_mapping(info.resolved, file=f"run {info.id}")
-        inputs = RunInputs(open_blobs(settings.blobs_url), settings.cache_dir, store.inputs.of(info.id))
+        inputs = RunInputs(resources.blobs, cache_dir, store.inputs.of(info.id))
         trials = {trial.subject_digest: trial for trial in store.planned(info.id)}
     if not spec.tasks:
         raise UsageError(f"run {info.id} has experiments, which need no images")
     tasks, problems = [], []
     for trial in trials.values():
         try:
-            tasks.append(inputs.task(trial, settings.cache_dir))
+            tasks.append(inputs.task(trial, cache_dir))
         except TaskError as error:
             problems.append(f"{trial.subject}: {error}")
     return Wanted(spec=spec, tasks=tuple(tasks), problems=tuple(problems))
 
 
 async def warm(
-    wanted: Wanted, settings: Settings, *, parallel: int, on_done: Callable[[Warmed], None]
+    wanted: Wanted, resources: Resources, *, parallel: int, on_done: Callable[[Warmed], None]
 ) -> list[Warmed]:
     """Make every image ready, some at a time; one that fails does not stop the others."""
     from proctor.runs.exchange import exchange_of
@@ -103,7 +104,7 @@ async def warm(
     from proctor.sandbox.certificates import read_ca_bundle
     from proctor.sandbox.choose import open_backend, open_images
 
-    spec = wanted.spec
+    spec, settings = wanted.spec, resources.settings
     allowed = network_allow(spec, settings)
     backend = open_backend(
         sandbox_name(spec, settings),
@@ -112,7 +113,7 @@ async def warm(
         ca_bundle=read_ca_bundle(settings.ca_bundle),
     )
     options = RootOptions(
-        host_root=spec.sandbox.host_root, network_allow=allowed, exchange=exchange_of(settings)
+        host_root=spec.sandbox.host_root, network_allow=allowed, exchange=exchange_of(resources)
     )
     images = open_images(backend, settings.cache_dir / "images", options)
     places = asyncio.Semaphore(parallel)

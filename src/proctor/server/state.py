@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from fastapi import Request
 
+from proctor.runs.process_resources import Resources
 from proctor.server.limits import Limits
 from proctor.server.metrics import Requests
 from proctor.server.places import Places
@@ -25,8 +22,8 @@ from proctor.server.reading.run_rows import RunRows, warm
 from proctor.server.stream import EventHub
 from proctor.server.submit.known_tasks import KnownTasks
 from proctor.settings import Settings
-from proctor.store.blobs import Blobs, blobs_of
-from proctor.store.open import open_store
+from proctor.store.blobs import Blobs
+from proctor.store.calls import StoreThreads
 from proctor.store.service.figures import Figures
 from proctor.store.store import Store
 
@@ -59,69 +56,17 @@ class Mode(StrEnum):
     """One person on this machine, reading only."""
 
 
-class StorePool:
-    """Calls functions of a store in threads, so that the loop goes on answering meanwhile."""
-
-    def __init__(self, url: str, *, create: bool = True, threads: int = THREADS) -> None:
-        self._url = url
-        self._create = create
-        self._threads = ThreadPoolExecutor(threads, "proctor-store")
-        self._mine = threading.local()
-        self._opened: list[Store] = []
-        self._shared: Store | None = None
-        first = self._open()
-        if first.remote:
-            self._shared = first  # it has a pool of connections itself
-        else:
-            self._spare = [first]
-
-    async def __call__(
-        self, function: Callable[Concatenate[Store, _P], _T], *args: _P.args, **more: _P.kwargs
-    ) -> _T:
-        """What the function returns for a store and the arguments."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, partial(self.now, function, *args, **more))
-
-    def now(self, function: Callable[Concatenate[Store, _P], _T], *args: _P.args, **more: _P.kwargs) -> _T:
-        """The same in the present thread."""
-        return function(self.store, *args, **more)
-
-    @property
-    def store(self) -> Store:
-        """The store of the present thread."""
-        if self._shared is not None:
-            return self._shared
-        found: Store | None = getattr(self._mine, "store", None)
-        if found is None:
-            with suppress(IndexError):
-                found = self._spare.pop()
-            self._mine.store = found = found or self._open()
-        return found
-
-    def _open(self) -> Store:
-        store = open_store(self._url, create=self._create)
-        self._opened.append(store)
-        return store
-
-    def close(self) -> None:
-        """Wait for what is under way, and let go of the store."""
-        self._threads.shutdown()
-        for store in self._opened:
-            store.close()
-
-
 @dataclass(slots=True)
 class State:
     """What every route shares."""
 
-    settings: Settings
+    resources: Resources
     mode: Mode
-    store: StorePool
+    store: StoreThreads
     heavy: Lane
     """For what takes long, one after the other: meanwhile `store` goes on answering the rest."""
-    planning: StorePool
+    planning: StoreThreads
     """For what people submit: many at once wait for each other, and no read waits for them."""
-    blobs: Blobs
     events: EventHub
     places: Places
     clock: Callable[[], float] = time.time
@@ -143,6 +88,16 @@ class State:
     _submissions: int = 0
     """How many are being planned."""
     _vault: Vault | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """Those of the server."""
+        return self.resources.settings
+
+    @property
+    def blobs(self) -> Blobs:
+        """Where files of runs are."""
+        return self.resources.blobs
 
     @property
     def vault(self) -> Vault:
@@ -174,7 +129,7 @@ class State:
 
     def warm(self) -> None:
         """Have the newest runs ready before anybody asks for them."""
-        lane = Lane(partial(open_store, self.settings.store_url, create=False))
+        lane = Lane(self.resources.stores)
         lane.later(warm, self.reading.rows, self.stopping.is_set)
         lane.close_after()
 
@@ -184,21 +139,27 @@ class State:
         self.heavy.close()
         self.planning.close()
         self.store.close()
+        self.resources.close()
 
 
 def open_state(settings: Settings, mode: Mode) -> State:
     """The state of a server on a store."""
     if mode is not Mode.VIEW:
         close_to_others(settings)
-    store = StorePool(settings.store_url, create=mode is not Mode.VIEW)
-    opened = partial(open_store, settings.store_url, create=False)
-    planning = StorePool(settings.store_url, create=False, threads=SUBMITTING)
-    heavy, events = Lane(opened), EventHub(opened)
-    blobs, limits = blobs_of(settings), Limits(settings.serve_rate)
-    reading = Reading(RunRows(by_workers=bool(settings.broker)))
-    places = Places(settings)
+    resources = Resources(settings, create=mode is not Mode.VIEW)
+    stores = resources.stores
+    with stores.borrow():
+        pass  # a store that cannot be opened ends the start, and not the first request
     return State(
-        settings, mode, store, heavy, planning, blobs, events, places, reading=reading, limits=limits
+        resources,
+        mode,
+        store=StoreThreads(stores, THREADS),
+        heavy=Lane(stores),
+        planning=StoreThreads(stores, SUBMITTING),
+        events=EventHub(stores),
+        places=Places(settings),
+        reading=Reading(RunRows(by_workers=bool(settings.broker))),
+        limits=Limits(settings.serve_rate),
     )
 
 

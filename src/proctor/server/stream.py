@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple, Self
 
 import msgspec
 
 from proctor.errors import StoreError
+from proctor.store.open import StorePool
 from proctor.store.store import Store
 from proctor.store.views.events import Written
 
@@ -54,8 +55,8 @@ def told(event: Written) -> Told:
 class EventHub:
     """Reads the store's events in a thread of its own while anybody listens."""
 
-    def __init__(self, opened: Callable[[], Store]) -> None:
-        self._opened = opened
+    def __init__(self, stores: StorePool) -> None:
+        self._stores = stores
         self._lock = threading.Lock()
         """Who comes, who goes, and the thread that forgets when nobody is left."""
         self._listeners = 0
@@ -121,20 +122,16 @@ class EventHub:
             self._thread.join(5)
 
     def _read(self) -> None:
-        store: Store | None = None
         while not self._stopped:
             if not self._wanted.is_set():
                 self._forget()
                 self._wanted.wait()
                 continue
             try:
-                store = store or self._opened()
-                self._look(store)
+                self._stores.now(self._look)
             except StoreError:
                 # Told by the routes that fail as well; streams stay open and go on when it is back.
                 threading.Event().wait(_BACK_S)
-        if store:
-            store.close()
 
     def _forget(self) -> None:
         """Begin anew with the next listener; not when one has come meanwhile: it goes on from `newest`."""

@@ -1,4 +1,4 @@
-"""Call a store from an event loop: in a thread of its own where each call waits for another machine."""
+"""Call a store from an event loop: in threads where calls take long, or wait for another machine."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
-from typing import ParamSpec, Self, TypeVar
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from proctor.errors import StoreError
+from proctor.store.open import StorePool
 from proctor.store.store import Store
 
 _log = logging.getLogger("proctor.store")
@@ -57,3 +58,23 @@ class StoreCalls:
         """Wait for what is still being called."""
         if self._thread is not None:
             self._thread.shutdown()
+
+
+class StoreThreads:
+    """Calls functions of a store in threads, so that the loop goes on answering meanwhile."""
+
+    def __init__(self, stores: StorePool, threads: int) -> None:
+        self._stores = stores
+        self._threads = ThreadPoolExecutor(threads, "proctor-store")
+
+    async def __call__(
+        self, function: Callable[Concatenate[Store, _P], _T], *args: _P.args, **more: _P.kwargs
+    ) -> _T:
+        """What the function returns for a store and the arguments."""
+        loop = asyncio.get_running_loop()
+        call = partial(self._stores.now, function, *args, **more)
+        return await loop.run_in_executor(self._threads, call)
+
+    def close(self) -> None:
+        """Wait for what is under way."""
+        self._threads.shutdown()

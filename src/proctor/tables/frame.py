@@ -32,6 +32,7 @@ def load(run: str | Path = "latest", kind: Kind = "trials", *, as_: As | None = 
     nothing installed.
     """
     from proctor.settings import load_settings
+    from proctor.store.open import StorePool
 
     _one_of("kind", kind, KINDS)
     form = as_ or _usual_form()
@@ -39,7 +40,10 @@ def load(run: str | Path = "latest", kind: Kind = "trials", *, as_: As | None = 
     make = {"pandas": _pandas, "polars": _polars, "rows": _rows, "columns": _columns}[form]
     if form in {"pandas", "polars"}:
         _library(form)
-    with open_source(str(run), load_settings()) as source:
+    with (
+        StorePool(load_settings().store_url, create=False) as stores,
+        open_source(str(run), stores) as source,
+    ):
         return make(source.table(kind))
 
 

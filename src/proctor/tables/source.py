@@ -14,10 +14,10 @@ from proctor.errors import NotFoundError, UsageError
 from proctor.model.record import AttemptRow
 from proctor.model.run import RunInfo
 from proctor.runfolder.read import RunData, TrialResult
-from proctor.settings import Settings
 from proctor.tables.columns import Kind, Row, Table, attempt_row, iteration_rows, table, trial_row
 
 if TYPE_CHECKING:
+    from proctor.store.open import StorePool
     from proctor.store.store import Store
 
 
@@ -44,16 +44,14 @@ class Source:
 
 
 @contextmanager
-def open_source(ref: str, settings: Settings) -> Iterator[Source]:
+def open_source(ref: str, stores: StorePool) -> Iterator[Source]:
     """The run that `ref` means: a receipt, a run of the store, or a run folder that is in no store."""
-    from proctor.store.open import open_store
-
     path = Path(ref)
     if path.is_file():
         with _receipt(path) as source:
             yield source
         return
-    with open_store(settings.store_url, create=False) as store:
+    with stores.borrow() as store:
         try:
             source = _stored(store, ref)
         except NotFoundError:

@@ -14,7 +14,7 @@ from tests.brokers import PASSWORD, redis_server
 
 from proctor.engine.celery.app import check_broker, make_app, queue_of
 from proctor.engine.celery.consumer import Listening
-from proctor.engine.celery.publisher import BrokerError, Publisher
+from proctor.engine.celery.publisher import Broker, BrokerError, Publisher
 from proctor.errors import UsageError
 from proctor.model.run import RunInfo
 from proctor.model.trial import RunStatus
@@ -45,7 +45,7 @@ def asked(url: str, *command: str) -> str:
 
 @pytest.mark.needs("redis")
 def test_a_message_has_the_id_of_a_trial_and_nothing_else(emptied):
-    publisher = Publisher(emptied)
+    publisher = Publisher(Broker(emptied))
     publisher.publish(queue_of("podman"), ["r1/7"])
     publisher.close()
     message = json.loads(asked(emptied, "LRANGE", "proctor.podman", "0", "0"))
@@ -59,7 +59,7 @@ def test_a_message_has_the_id_of_a_trial_and_nothing_else(emptied):
 def test_a_wiped_broker_is_filled_again_from_the_store(emptied, tmp_path, make_run):
     with open_store(str(tmp_path / "store.db")) as store:
         make_run(store, 9)
-        told = Dispatcher(store, "r", emptied)
+        told = Dispatcher(store, "r", Broker(emptied))
         assert told.top_up()
         assert asked(emptied, "LLEN", "proctor") == "0", "nobody is there to be woken"
         store.fleet.seen(WorkerInfo(name="w", host="h", version="1", parallel=5))
@@ -99,7 +99,7 @@ def make_run():
 
 
 def test_a_broker_that_is_away_is_an_error_without_its_password():
-    publisher = Publisher(f"redis://:{PASSWORD}@127.0.0.1:1/0")
+    publisher = Publisher(Broker(f"redis://:{PASSWORD}@127.0.0.1:1/0"))
     with pytest.raises(BrokerError) as caught:
         publisher.waiting("proctor")
     assert PASSWORD not in str(caught.value)
@@ -125,7 +125,7 @@ def test_without_a_broker_there_is_no_app():
 
 async def answered(url: str) -> tuple[int, int]:
     """How many tickets came for three messages, and what is left in the queue when all are answered."""
-    publisher = Publisher(url)
+    publisher = Publisher(Broker(url))
     await asyncio.to_thread(publisher.waiting, "proctor")
     await asyncio.to_thread(publisher.publish, "proctor", ["r/1", "r/2", "r/3"])
     came: list[Future[bool]] = []
@@ -137,7 +137,7 @@ async def answered(url: str) -> tuple[int, int]:
         if len(came) == 3:
             enough.set()
 
-    listening = Listening(url, offer, parallel=2, backends=(), name="host:1:2:3:4")
+    listening = Listening(Broker(url), offer, parallel=2, backends=(), name="host:1:2:3:4")
     listening.start(asyncio.get_running_loop())
     try:
         await asyncio.wait_for(enough.wait(), 60)

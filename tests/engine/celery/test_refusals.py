@@ -16,7 +16,7 @@ from tests.brokers import PASSWORD, RabbitMQ, redis_server
 
 from proctor.engine.celery.app import make_app
 from proctor.engine.celery.consumer import Listening
-from proctor.engine.celery.publisher import BrokerError, Publisher
+from proctor.engine.celery.publisher import Broker, BrokerError, Publisher
 from proctor.engine.celery.refusals import why
 from proctor.errors import UsageError
 
@@ -47,8 +47,8 @@ async def until(what: Callable[[], object]) -> None:
 @asynccontextmanager
 async def worker_of(url: str) -> AsyncIterator[tuple[list[Future[bool]], Callable[[], None]]]:
     """The tickets that a listening worker has got and that nobody answers, and how to publish one more."""
-    publisher, came = Publisher(url), list[Future[bool]]()
-    listening = Listening(url, came.append, parallel=4, backends=(), name="host:1:2:3:4")
+    publisher, came = Publisher(Broker(url)), list[Future[bool]]()
+    listening = Listening(Broker(url), came.append, parallel=4, backends=(), name="host:1:2:3:4")
     listening.start(asyncio.get_running_loop())
     try:
         yield came, lambda: publisher.publish("proctor", ["r/1"])
@@ -104,7 +104,7 @@ def test_what_redis_refuses_is_said_in_its_own_words(tmp_path, login, said):
             client.execute_command(
                 "ACL", "SETUSER", "reader", "on", ">may-read-only", "~*", "+@read", "+ping"
             )
-        publisher = Publisher(url.replace(f":{PASSWORD}@", f"{login}@" if login else ""))
+        publisher = Publisher(Broker(url.replace(f":{PASSWORD}@", f"{login}@" if login else "")))
         with pytest.raises(BrokerError, match=f"^the broker {said}") as caught:
             publisher.waiting("proctor")
     assert "may-read-only" not in str(caught.value)
@@ -124,7 +124,7 @@ def test_what_rabbitmq_refuses_is_said_in_its_own_words(rabbitmq_node, before, a
     head, mark, tail = rabbitmq_node.rpartition(before)
     assert mark
     with pytest.raises(BrokerError, match=f"^the broker {said}") as caught:
-        Publisher(f"{head}{after}{tail}").waiting("proctor")
+        Publisher(Broker(f"{head}{after}{tail}")).waiting("proctor")
     assert PASSWORD not in str(caught.value)
 
 
@@ -148,9 +148,9 @@ def test_a_password_goes_to_a_broker_with_a_trusted_certificate_only(tmp_path, w
     certificate, _ = with_tls
     with redis_server(tmp_path, password=PASSWORD, tls=certificate.parent) as url:
         with pytest.raises(BrokerError, match=r"^the broker cannot be reached: .*certificate verify failed"):
-            Publisher(url).waiting("proctor")
+            Publisher(Broker(url)).waiting("proctor")
         for trusted in (f"ssl_ca_certs={certificate}", "ssl_cert_reqs=none"):
-            publisher = Publisher(f"{url}?{trusted}")
+            publisher = Publisher(Broker(f"{url}?{trusted}"))
             publisher.publish("proctor", ["r/1"])
             publisher.close()
 

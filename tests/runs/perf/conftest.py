@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.resources import Resources
 
 from proctor.runs.perf.guard import MakeListener
 from proctor.runs.perf.run import PerfRequest, PerfResult, quiet, run_perf
@@ -56,7 +57,9 @@ def run(tmp_path: Path, settings: Settings) -> Run:
             "scenario": scenario,
             "host_root": True,
         }
-        return run_perf(PerfRequest(**{**usual, **asked}), settings, grace_s=grace_s, listen=listen)
+        return run_perf(
+            PerfRequest(**{**usual, **asked}), Resources(settings), grace_s=grace_s, listen=listen
+        )
 
     return go
 

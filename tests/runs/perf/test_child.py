@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.resources import Resources
 from tests.taking import take
 
 from proctor.engine.stop import Stop
@@ -55,7 +56,7 @@ def make_job(tmp_path: Path, settings: Settings) -> MakeJob:
             sandbox="fake",
             settings=settings,
         )
-        return create(planned.spec, {}, settings, plan=planned.plan, execution=Execution.PERF)
+        return create(planned.spec, {}, Resources(settings), plan=planned.plan, execution=Execution.PERF)
 
     return make
 

@@ -166,6 +166,7 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from proctor.runs.perf.run import PerfRequest, run_perf, Quiet
+from proctor.runs.process_resources import Resources
 from proctor.settings import Settings
 from contextlib import contextmanager
 
@@ -181,7 +182,9 @@ def listen():
 result = run_perf(
     PerfRequest(episodes=4, workers=1, timeout_s=60, sandbox="fake", strict_spec=True,
                 output_dir=Path({str(tmp_path / "perf")!r}), scenario=Path({str(tmp_path / "s.yaml")!r})),
-    Settings(home=Path({str(tmp_path / ".proctor")!r}), rollouts_dir=Path({str(tmp_path / "rollouts")!r})),
+    Resources(
+        Settings(home=Path({str(tmp_path / ".proctor")!r}), rollouts_dir=Path({str(tmp_path / "rollouts")!r}))
+    ),
     listen=listen,
 )
 print(int(result.exit_code), result.summary["episodes"], len(result.problems))

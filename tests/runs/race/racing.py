@@ -8,6 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
+from tests.resources import Resources
+
 from proctor.engine.stop import Stop
 from proctor.model.outcome import Outcome, from_reward
 from proctor.model.plan import PlannedTrial
@@ -72,7 +74,7 @@ def prepared(spec_file: Path, baseline: str = "oracle", candidate: str = "nop", 
         written=written(spec_file),
         **asked,
     )
-    return create_race(request, load_settings())
+    return create_race(request, Resources(load_settings()))
 
 
 def carried_out(job: ReadyRun, executor: Drawn) -> RunStatus:

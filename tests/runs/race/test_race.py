@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 from tests.runs.race.racing import Drawn, carried_out, prepared
 from tests.taking import take
 
@@ -127,7 +128,7 @@ def test_a_killed_race_goes_on_to_the_same_verdict(spec_file: Path, kill_after: 
     with open_store(load_settings().store_url) as store:
         run_id = store.run("latest").id
     assert run_id != whole.info.id
-    job = reopen(run_id, load_settings(), wait=True)
+    job = reopen(run_id, Resources(load_settings()), wait=True)
     assert carried_out(job, Drawn(WORSE)) is RunStatus.DONE
     one, two = judged(whole.info.id), judged(run_id)
     assert two.verdict is one.verdict is GateVerdict.REGRESSION
@@ -162,7 +163,7 @@ def test_a_verdict_that_was_committed_but_not_acted_on_ends_the_race_at_once(spe
 
 def test_a_stored_run_is_a_baseline(spec_file: Path):
     spec = load(spec_file, overrides=["tasks.0.rollouts=9"])
-    stored = create(spec, written(spec_file), load_settings())
+    stored = create(spec, written(spec_file), Resources(load_settings()))
     carried_out(stored, Drawn((1.0, 1.0)))
     job = prepared(spec_file, baseline="run:suite")
     assert len(job.plan) == 27

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 from tests.runs.race.racing import prepared
 
 from proctor.errors import UsageError
@@ -41,7 +42,7 @@ def spec(folder: Path, name: str, body: str, head: str = "") -> Path:
     ],
 )
 def test_a_side_is_an_agent_a_model_or_both(folder: Path, text: str, agent: str | None, model: str | None):
-    side = read_side(text, "candidate", load_settings())
+    side = read_side(text, "candidate", Resources(load_settings()))
     assert (side.agent, side.model, side.label) == (
         agent,
         model,
@@ -51,7 +52,7 @@ def test_a_side_is_an_agent_a_model_or_both(folder: Path, text: str, agent: str 
 
 def test_a_word_that_is_nothing_says_what_it_could_be(folder: Path):
     with pytest.raises(UsageError, match="neither a spec file, an agent, a stored run nor a model"):
-        read_side("nobody", "baseline", load_settings())
+        read_side("nobody", "baseline", Resources(load_settings()))
 
 
 def test_specs_bring_their_agent_its_options_and_their_variables(folder: Path):

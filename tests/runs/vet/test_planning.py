@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 
 from proctor.errors import TaskError, UsageError
 from proctor.model.run import Execution
@@ -29,7 +30,9 @@ def request(*paths: object, **changes: object) -> VetRequest:
 
 
 def test_every_check_has_trials_of_its_own_with_keys_of_their_own(make_task: MakeTask):
-    job = create_vetting(request(make_task("net", network="public"), rollouts=3, repeats=2), load_settings())
+    job = create_vetting(
+        request(make_task("net", network="public"), rollouts=3, repeats=2), Resources(load_settings())
+    )
     counts = Counter(check_of(trial) for trial in job.plan.trials)
     assert counts == {
         Check.ORACLE: 3,
@@ -43,11 +46,11 @@ def test_every_check_has_trials_of_its_own_with_keys_of_their_own(make_task: Mak
 
 def test_the_keys_are_those_of_the_spec_so_that_the_run_can_go_on(make_task: MakeTask):
     settings = load_settings()
-    job = create_vetting(request(make_task("a"), make_task("b")), settings)
+    job = create_vetting(request(make_task("a"), make_task("b")), Resources(settings))
     assert {trial.key for trial in plan_spec(job.spec, settings).trials} == {
         trial.key for trial in job.plan.trials
     }
-    again = reopen(job.info.id, settings)
+    again = reopen(job.info.id, Resources(settings))
     assert again.plan.trials == job.plan.trials
     assert again.info.execution is Execution.VET
 
@@ -55,7 +58,7 @@ def test_the_keys_are_those_of_the_spec_so_that_the_run_can_go_on(make_task: Mak
 def test_checks_that_say_nothing_about_a_task_are_left_out_with_the_reason(make_task: MakeTask):
     make_task("quiet")
     make_task("zoned", environment='env = { TZ = "Europe/Berlin" }\n')
-    job = create_vetting(request("tasks"), load_settings())
+    job = create_vetting(request("tasks"), Resources(load_settings()))
     reasons = {trial.subject: left_out(job.info.spec, trial.subject_digest) for trial in job.plan.trials}
     assert reasons["t/quiet"] == {"network_off": "the task has no network anyway"}
     assert reasons["t/zoned"]["time_zone"] == "the task sets its own time zone, Europe/Berlin"
@@ -63,7 +66,9 @@ def test_checks_that_say_nothing_about_a_task_are_left_out_with_the_reason(make_
 
 def test_a_task_named_twice_is_vetted_once(make_task: MakeTask):
     task = make_task("a")
-    job = create_vetting(request(task, "tasks", checks=(Check.ORACLE,), rollouts=2), load_settings())
+    job = create_vetting(
+        request(task, "tasks", checks=(Check.ORACLE,), rollouts=2), Resources(load_settings())
+    )
     assert len(job.plan) == 2
     assert checks_of(job.info.spec) == [Check.ORACLE]
 
@@ -72,15 +77,15 @@ def test_a_task_that_cannot_be_read_does_not_stop_the_others(make_task: MakeTask
     make_task("good")
     (make_task("bad") / "task.toml").write_text("[broken")
     (Path("tasks") / "notes").mkdir()
-    job = create_vetting(request("tasks", checks=(Check.NOP,), rollouts=1), load_settings())
+    job = create_vetting(request("tasks", checks=(Check.NOP,), rollouts=1), Resources(load_settings()))
     assert sorted(trial.subject for trial in job.plan.trials) == ["bad", "t/good"]
 
 
 def test_what_is_no_task_is_refused(tmp_path: Path, make_task: MakeTask):
     with pytest.raises(TaskError, match="no such task"):
-        create_vetting(request("nowhere"), load_settings())
+        create_vetting(request("nowhere"), Resources(load_settings()))
     with pytest.raises(UsageError, match="no check is left"):
-        create_vetting(request(make_task("a"), checks=(Check.NETWORK_OFF,)), load_settings())
+        create_vetting(request(make_task("a"), checks=(Check.NETWORK_OFF,)), Resources(load_settings()))
 
 
 def test_what_a_stranger_stored_is_read_with_care():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.resources import Resources
 from tests.sandbox.image.archives import docker_archive, host_layer
 
 from proctor.runs.exchange import StoreExchange
@@ -41,7 +42,9 @@ def machine(backend, tmp_path: Path, monkeypatch):
 
     async def opened(name: str) -> LayeredImages:
         built.clear()
-        roots = LayeredImages(tmp_path / name, backend, RootOptions(exchange=StoreExchange(settings)))
+        roots = LayeredImages(
+            tmp_path / name, backend, RootOptions(exchange=StoreExchange(Resources(settings)))
+        )
         await roots.store.open()
         await import_image(roots.store, roots.references, archive)
         return roots

@@ -16,6 +16,7 @@ from proctor.server.submit.ceilings import Ceilings
 from proctor.server.submit.reading import Submission, read
 from proctor.server.upload import Uploading, keep
 from proctor.settings import Settings
+from proctor.store.open import open_store
 from proctor.store.service.uploads import Upload
 
 ME = Caller("ada", EVERYTHING)
@@ -32,10 +33,12 @@ def state(tmp_path: Path) -> Iterator[State]:
 @pytest.fixture
 def upload(state: State, tmp_path: Path) -> Callable[..., Upload]:
     def make(name: str = "hello", settings: Settings | None = None, **files: str) -> Upload:
-        state.settings = settings or state.settings
+        state.resources.settings = settings or state.settings
         archive = tmp_path / f"{name}.zip"
         archive.write_bytes(tasks.packed(tasks.files(name) | {f"{name}/{key}": files[key] for key in files}))
-        return keep(state.store.store, state, ME, archive, Uploading(filename=archive.name))[0]
+        return keep(
+            open_store(state.settings.store_url), state, ME, archive, Uploading(filename=archive.name)
+        )[0]
 
     return make
 
@@ -46,7 +49,7 @@ def test_a_spec_asks_for_no_more_than_the_machine_has_or_the_settings_allow(stat
 
     def submit(number: int) -> None:
         spec = tasks.spec(made.id) | {"sandbox": {key: number}}
-        read(Submission(spec=spec), state.store.store, state, ME)
+        read(Submission(spec=spec), open_store(state.settings.store_url), state, ME)
 
     submit(1)
     with pytest.raises(Problem, match=f"PROCTOR_SERVE_{key.upper()}") as refused:
@@ -54,7 +57,7 @@ def test_a_spec_asks_for_no_more_than_the_machine_has_or_the_settings_allow(stat
     assert refused.value.errors == [
         {"where": f"sandbox.{key}", "message": refused.value.errors[0]["message"]}
     ]
-    state.settings = replace(state.settings, **{f"serve_{key}": 2})
+    state.resources.settings = replace(state.settings, **{f"serve_{key}": 2})
     submit(2)
     with pytest.raises(Problem, match="at most 2 "):
         submit(3)
@@ -130,16 +133,16 @@ def test_what_a_spec_says_of_its_run_is_as_short_as_what_a_request_says(
     for more in ({}, {key: value}):
         spec, changes = tasks.spec(made.id) | more, {key: value} if not more else None
         with pytest.raises(Problem, match=key):
-            read(Submission(spec=spec, changes=changes), state.store.store, state, ME)
+            read(Submission(spec=spec, changes=changes), open_store(state.settings.store_url), state, ME)
 
 
 def test_a_project_keeps_a_bounded_number_and_size_of_uploads(state: State, upload):
-    state.settings = replace(state.settings, serve_uploads=2)
+    state.resources.settings = replace(state.settings, serve_uploads=2)
     upload("a")
     size = upload("b").size_bytes
     with pytest.raises(Problem, match="has 2 uploads"):
         upload("c")
-    state.settings = replace(state.settings, serve_uploads=10, serve_upload_bytes=int(2.5 * size))
+    state.resources.settings = replace(state.settings, serve_uploads=10, serve_upload_bytes=int(2.5 * size))
     with pytest.raises(Problem, match="of uploads, of") as refused:
         upload("c")
     assert refused.value.code == "quota"

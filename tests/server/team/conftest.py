@@ -40,9 +40,10 @@ def state(tmp_path: Path) -> Iterator[State]:
 
 
 @pytest.fixture
-def store(state: State) -> Store:
-    """Its store, in this thread."""
-    return state.store.store
+def store(state: State) -> Iterator[Store]:
+    """A store of it."""
+    with state.resources.stores.borrow() as found:
+        yield found
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def test_a_delivery_that_fails_is_tried_again_then_given_up(state, store, hook, 
 
 
 def test_an_address_that_is_not_the_internets_is_not_reached(state, hook, store, listener, submitted):
-    state.settings = type(state.settings)(home=state.settings.home)
+    state.resources.settings = type(state.settings)(home=state.settings.home)
     hook("run.queued")
     store.service.queue.want(submitted(), wanted=True, event="run.queued")
     deliver(Deliveries(state))

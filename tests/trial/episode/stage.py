@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.resources import Resources
+
 from proctor.runs.perf.run import PerfRequest, run_perf
 from proctor.settings import Settings
 
@@ -114,7 +116,7 @@ class Stage:
             scenario=scenario,
         )
         settings = Settings(home=self.folder / ".proctor", rollouts_dir=self.folder / "rollouts")
-        result = run_perf(request, settings)
+        result = run_perf(request, Resources(settings))
         assert result.problems == ()
         series = next(path for path in result.files if path.name.startswith("perf-series-"))
         found: dict[str, list[dict[str, Any]]] = {}

@@ -15,7 +15,7 @@ from proctor.render.reporters import write_reports
 from proctor.runfolder.read import RunData
 from proctor.runfolder.write import RunFolder
 from proctor.settings import load_settings
-from proctor.store.open import open_store
+from proctor.store.open import StorePool, open_store
 from proctor.verdicts.compare.open import compare_refs, open_side
 from proctor.verdicts.compare.run_result import run_result
 
@@ -50,8 +50,12 @@ def places(tmp_path, monkeypatch):
     return keep
 
 
+def stores() -> StorePool:
+    return StorePool(load_settings().store_url, create=False)
+
+
 def answer(a: str, b: str, **more):
-    found, _, _ = compare_refs((a, b), load_settings(), **more)
+    found, _, _ = compare_refs((a, b), stores(), **more)
     return found.to_dict()
 
 
@@ -136,7 +140,7 @@ def test_noise_of_earlier_runs_is_used_for_files_too(places, run):
 
 def test_a_result_file_is_labelled_as_its_run(places, run):
     _, _, files = places(run([({"n": 1}, [1.0, 1.1])], run_id="run-a"))
-    assert open_side(files[0], load_settings()).label == "sorting run-a"
+    assert open_side(files[0], stores()).label == "sorting run-a"
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,14 @@ def check_broker(broker: str) -> None:
         )
 
 
-def make_app(broker: str, offer: Offer | None = None) -> Celery:
-    """The app for a broker. With `offer` its task executes; else it is for those who publish and inspect."""
+def nobody_executes(ticket: Future[bool]) -> None:
+    """What an app offers trials to that is there to publish and inspect."""
+    del ticket
+    raise UsageError("trials are executed by 'proctor worker', which starts Celery itself")
+
+
+def make_app(broker: str, offer: Offer = nobody_executes) -> Celery:
+    """The app for a broker; its task offers a ticket for one trial."""
     if not broker:
         raise UsageError("no broker is set: set PROCTOR_BROKER to redis://… or amqp://…")
     check_broker(broker)
@@ -71,8 +77,6 @@ def make_app(broker: str, offer: Offer | None = None) -> Celery:
     def attempt(trial: str) -> None:
         """Let the worker take one trial, the hinted one if it is the best, and wait for its end."""
         del trial  # which one it is the store decides
-        if offer is None:
-            raise UsageError("trials are executed by 'proctor worker', which starts Celery itself")
         ticket: Future[bool] = Future()
         offer(ticket)
         with suppress(TimeoutError):  # the trial goes on, and its place needs no message

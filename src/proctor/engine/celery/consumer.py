@@ -15,8 +15,8 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any
 
-from proctor.engine.celery.app import make_app, queue_of
-from proctor.engine.celery.publisher import BrokerError, Publisher
+from proctor.engine.celery.app import queue_of
+from proctor.engine.celery.publisher import Broker, BrokerError, Publisher
 from proctor.engine.celery.refusals import why
 
 _log = logging.getLogger("proctor.broker")
@@ -29,7 +29,7 @@ class Listening:
 
     def __init__(
         self,
-        broker: str,
+        broker: Broker,
         offer: Callable[[Future[bool]], None],
         *,
         parallel: int,
@@ -61,7 +61,8 @@ class Listening:
             else:
                 loop.call_soon_threadsafe(self._offer, ticket)
 
-        app = make_app(self._broker, offer)
+        self._broker.offer = offer
+        app = self._broker.app
         app.set_default()  # Celery's threads ask for the app of this process
         _ = app.backend  # made once: to find it Celery looks through all installed packages
         self._thread = threading.Thread(
@@ -75,7 +76,7 @@ class Listening:
         def failed(error: BaseException | None) -> None:
             """Celery gives up, and waits for its threads, which wait for trials: let them go on at once."""
             if isinstance(error, Exception) and not self._ending.is_set():
-                self._say(f"the broker {why(error, self._broker)}")
+                self._say(f"the broker {why(error, self._broker.url)}")
                 loop.call_soon_threadsafe(self._answer)
 
         class Controller(WorkController):  # type: ignore[misc]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from proctor.engine.celery.app import PRIORITIES, TASK, make_app
+from proctor.engine.celery.app import PRIORITIES, TASK, Offer, make_app, nobody_executes
 from proctor.engine.celery.refusals import why
 from proctor.errors import StoreError
 
@@ -14,12 +14,21 @@ class BrokerError(StoreError):
     """The broker does not answer, or refuses; nothing is lost by that."""
 
 
+class Broker:
+    """The broker of a process: one Celery app, for all who publish and for the one who listens."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.offer: Offer = nobody_executes
+        self.app = make_app(url, lambda ticket: self.offer(ticket))  # noqa: PLW0108 - it is set later
+
+
 class Publisher:
     """A connection to a broker, made when it is needed and again after it broke. For one thread."""
 
-    def __init__(self, broker: str) -> None:
-        self._app = make_app(broker)
-        self._broker = broker
+    def __init__(self, broker: Broker) -> None:
+        self._app = broker.app
+        self._url = broker.url
         self._connection: Any = None
         self._channel: Any = None
 
@@ -72,7 +81,7 @@ class Publisher:
         except Exception as error:  # noqa: BLE001 - it is raised again as one kind
             # Every transport has errors of its own, and some of theirs show the address with its password.
             self._drop()
-            raise BrokerError(f"the broker {why(error, self._broker)}") from None
+            raise BrokerError(f"the broker {why(error, self._url)}") from None
 
     def _drop(self) -> None:
         try:

@@ -29,7 +29,6 @@ from proctor.render.publish.site import Site
 from proctor.runfolder.read import RunData
 
 if TYPE_CHECKING:
-    from proctor.settings import Settings
     from proctor.store.store import Store
 
 INDEX = "index.html"
@@ -52,12 +51,12 @@ class PublishRequest:
     """Saved comparisons of 'proctor ab', each with its name."""
 
 
-def publish(store: Store, request: PublishRequest, settings: Settings) -> Site:
+def publish(store: Store, request: PublishRequest) -> Site:
     """Write what has changed since the last time; what no longer belongs to the site is removed."""
     from importlib.metadata import version
 
     site = Site(request.folder, f"{version('proctor-bench')} {request.title}")
-    builder = _Builder(store, request, settings, site)
+    builder = _Builder(store, request, site)
     for run in request.runs:
         builder.run(run)
     series = list(builder.every_series())
@@ -69,8 +68,8 @@ def publish(store: Store, request: PublishRequest, settings: Settings) -> Site:
 
 
 class _Builder:
-    def __init__(self, store: Store, request: PublishRequest, settings: Settings, site: Site) -> None:
-        self.store, self.request, self.settings, self.site = store, request, settings, site
+    def __init__(self, store: Store, request: PublishRequest, site: Site) -> None:
+        self.store, self.request, self.site = store, request, site
         self.marks = {run.id: _made_from(run) for run in request.runs}
         self.links = Links(folders={_folder(run): run.id for run in request.runs})
         self.series: dict[str, list[RunInfo]] = {}
@@ -183,10 +182,10 @@ class _Builder:
     def _comparison(self, before: str, after: str) -> Document | None:
         from proctor.render.results.compare import comparison
         from proctor.verdicts.compare.by_task import SPENT
-        from proctor.verdicts.compare.open import compare_refs
+        from proctor.verdicts.compare.open import compare_stored
 
         try:
-            found = compare_refs((before, after), self.settings, also=SPENT)
+            found = compare_stored(self.store, (before, after), also=SPENT)
         except (UsageError, NotFoundError):  # nothing that both have
             return None
         document = comparison(*found, folder=Path("/"))

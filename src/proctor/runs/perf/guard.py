@@ -31,7 +31,6 @@ from proctor.processes import describe_status, kill_tree
 from proctor.runs.perf.executor import Guilt, perf_executor
 from proctor.runs.perf.system import SystemSampler
 from proctor.runs.running import ReadyRun, execute
-from proctor.store.open import open_store
 
 BEAT_S = 0.5
 """Interval between two signs of life of the child."""
@@ -97,7 +96,7 @@ class Guard:
     def _suspects(self, ended: Ended) -> int:
         """Take back what ran when the child died: one is guilty, several are tried again alone."""
         now = time.time()
-        with open_store(self.ready.settings.store_url) as store:
+        with self.ready.resources.stores.borrow() as store:
             leases = [
                 lease
                 for worker in store.workers(self.ready.info.id)
@@ -122,7 +121,11 @@ class Guard:
         return len(leases)
 
     def _fork(self, alone: int) -> tuple[int, int]:
-        """Start a child; its id and the pipe on which it speaks."""
+        """Start a child; its id and the pipe on which it speaks.
+
+        Nothing of this process is open then: both sides open what they use.
+        """
+        self.ready.resources.close()
         reader, writer = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -29,10 +29,9 @@ from proctor.runfolder.perf.footprint import Footprint, footprint
 from proctor.runs.perf.guard import Guard, MakeListener
 from proctor.runs.perf.scenario import Episodes, Scenario, load_scenario, plan_episodes
 from proctor.runs.perf.system import SystemSampler
+from proctor.runs.process_resources import Resources
 from proctor.runs.running import ReadyRun, create
 from proctor.sandbox.choose import choose, kind_of
-from proctor.settings import Settings
-from proctor.store.open import open_store
 from proctor.verdicts.perf.growth import growth_checks
 
 if TYPE_CHECKING:
@@ -96,10 +95,10 @@ def quiet() -> Iterator[Listener]:
 
 
 def run_perf(
-    request: PerfRequest, settings: Settings, *, listen: MakeListener = quiet, grace_s: float | None = None
+    request: PerfRequest, resources: Resources, *, listen: MakeListener = quiet, grace_s: float | None = None
 ) -> PerfResult:
     """Plan, run, gather, write, check, judge."""
-    scenario = load_scenario(request.scenario)
+    settings, scenario = resources.settings, load_scenario(request.scenario)
     named = request.sandbox if request.sandbox != "auto" else settings.sandbox
     chosen = choose(named)
     episodes = plan_episodes(
@@ -113,7 +112,7 @@ def run_perf(
     )
     _check_early(request)
     written = {"perf": scenario.name, "scenario": [entry.to_mapping() for entry in scenario.entries]}
-    ready = create(episodes.spec, written, settings, plan=episodes.plan, execution=Execution.PERF)
+    ready = create(episodes.spec, written, resources, plan=episodes.plan, execution=Execution.PERF)
     sampler, began = SystemSampler(), time.time()
     guard = Guard(ready, listen, sampler, **({} if grace_s is None else {"grace_s": grace_s}))
     status = guard.run()
@@ -168,7 +167,7 @@ def gather(
 ) -> PerfRun:
     """Everything the documents need, from the store and the run folder."""
     left = footprint(ready.folder)
-    with open_store(ready.settings.store_url) as store:
+    with ready.resources.stores.borrow() as store:
         info = store.run(ready.info.id)
         started = info.started_at or began
         found = _episodes(store.attempts(info.id), episodes, ready, left, started)

@@ -19,10 +19,9 @@ from proctor.model.run import Execution, written_race
 from proctor.model.spec import Spec
 from proctor.runfolder.read import RunData
 from proctor.runs.planning import pin_datasets, plan_spec
+from proctor.runs.process_resources import Resources
 from proctor.runs.race.sides import Side, check_limits, entry_of, read_side, secrets_of
 from proctor.runs.running import ReadyRun, create
-from proctor.settings import Settings
-from proctor.store.open import open_store
 from proctor.verdicts.race.design import RaceDesign, pairs_of
 
 _OF_A_SIDE = {"agent_options", "environment_variables", "overrides", "apply_overrides"}
@@ -48,11 +47,12 @@ class RaceRequest:
     """What options of the command change about both sides."""
 
 
-def create_race(request: RaceRequest, settings: Settings) -> ReadyRun:
+def create_race(request: RaceRequest, resources: Resources) -> ReadyRun:
     """A run with every pair of the fixed design; the race runs as many of them as it needs."""
     _check_spec(request.spec)
-    before = read_side(request.baseline, "baseline", settings, granted=request.granted)
-    after = read_side(request.candidate, "candidate", settings, granted=request.granted)
+    before = read_side(request.baseline, "baseline", resources, granted=request.granted)
+    after = read_side(request.candidate, "candidate", resources, granted=request.granted)
+    settings = resources.settings
     spec = pin_datasets(_joined(request, before, after), settings)
     plan = _in_pairs(plan_spec(spec, settings), spec.seed)
     design = RaceDesign(
@@ -63,13 +63,13 @@ def create_race(request: RaceRequest, settings: Settings) -> ReadyRun:
         stop_when_no_worse=request.stop_when_no_worse,
     )
     if before.run:
-        design, plan = _against_run(before, design, plan, settings)
+        design, plan = _against_run(before, design, plan, resources)
     _check_pairs(design, plan)
     notes = ("the spec's gates are not applied: a race has a verdict of its own",) * bool(request.spec.gates)
     return create(
         spec,
         written_race(design.to_mapping(), request.written),
-        settings,
+        resources,
         plan=replace(plan, warnings=(*plan.warnings, *notes)),
         execution=Execution.RACE,
     )
@@ -130,9 +130,11 @@ def _numbered(plan: Plan, trials: Sequence[PlannedTrial]) -> Plan:
     return replace(plan, trials=tuple(structs.replace(trial, index=at) for at, trial in enumerate(trials)))
 
 
-def _against_run(before: Side, design: RaceDesign, plan: Plan, settings: Settings) -> tuple[RaceDesign, Plan]:
+def _against_run(
+    before: Side, design: RaceDesign, plan: Plan, resources: Resources
+) -> tuple[RaceDesign, Plan]:
     """With the rewards of a stored run, and only rollouts that have one of them to be compared with."""
-    with open_store(settings.store_url, create=False) as store:
+    with resources.stores.borrow() as store:
         data = RunData.from_store(store, before.run, brief=True)
     swept = swept_variables(trial.planned for trial in data.trials)
     arms = {arm_of(trial.planned, swept) for trial in data.trials}

@@ -11,9 +11,8 @@ from proctor.agents.registry import known_agents
 from proctor.errors import NotFoundError, UsageError
 from proctor.gateway.providers import Providers
 from proctor.model.spec import Spec, TaskEntry
-from proctor.settings import Settings
+from proctor.runs.process_resources import Resources
 from proctor.spec.load import load
-from proctor.store.open import open_store
 
 Role = Literal["baseline", "candidate"]
 KINDS = ("spec", "agent", "model", "run")
@@ -42,51 +41,51 @@ class Side:
     """The id of a stored run, for a baseline that ran before."""
 
 
-def read_side(text: str, role: Role, settings: Settings, *, granted: Sequence[str] = ()) -> Side:
+def read_side(text: str, role: Role, resources: Resources, *, granted: Sequence[str] = ()) -> Side:
     """What an argument means. `agent:`, `model:`, `run:` or `spec:` before it says which kind it is."""
     kind, colon, rest = text.partition(":")
     if colon and rest and kind in KINDS:
-        return _of_kind(kind, rest, role, settings, granted)
+        return _of_kind(kind, rest, role, resources, granted)
     if Path(text).suffix.lower() in _SPECS and Path(text).is_file():
-        return _of_kind("spec", text, role, settings, granted)
+        return _of_kind("spec", text, role, resources, granted)
     if text.partition("/")[0] in known_agents() or colon:
-        return _of_kind("agent", text, role, settings, granted)
-    if found := _stored_run(text, settings):
-        return _of_kind("run", found, role, settings, granted)
+        return _of_kind("agent", text, role, resources, granted)
+    if found := _stored_run(text, resources):
+        return _of_kind("run", found, role, resources, granted)
     try:
-        return _of_kind("model", text, role, settings, granted)
+        return _of_kind("model", text, role, resources, granted)
     except UsageError as error:
         raise UsageError(
             f"{role} '{text}' is neither a spec file, an agent, a stored run nor a model. {error}"
         ) from error
 
 
-def _of_kind(kind: str, name: str, role: Role, settings: Settings, granted: Sequence[str]) -> Side:
+def _of_kind(kind: str, name: str, role: Role, resources: Resources, granted: Sequence[str]) -> Side:
     if kind == "spec":
         return Side(label=Path(name).stem, spec=load(Path(name), granted=granted))
     if kind == "agent":
         agent, _, model = (name, "", "") if ":" in name else name.partition("/")
         return Side(label=name, agent=agent, model=model or None)
     if kind == "run":
-        return _run(name, role, settings)
-    Providers.load(settings).of(name)
+        return _run(name, role, resources)
+    Providers.load(resources.settings).of(name)
     return Side(label=name, model=name)
 
 
-def _run(ref: str, role: Role, settings: Settings) -> Side:
+def _run(ref: str, role: Role, resources: Resources) -> Side:
     if role == "candidate":
         raise UsageError(
             f"candidate '{ref}' is a stored run: only the baseline may be one, because a race decides what "
             "to run next. 'proctor compare' judges two stored runs"
         )
-    with open_store(settings.store_url, create=False) as store:
+    with resources.stores.borrow() as store:
         info = store.run(ref)
     return Side(label=info.name, run=info.id)
 
 
-def _stored_run(ref: str, settings: Settings) -> str:
+def _stored_run(ref: str, resources: Resources) -> str:
     try:
-        with open_store(settings.store_url, create=False) as store:
+        with resources.stores.borrow() as store:
             return store.run(ref).id
     except NotFoundError:
         return ""

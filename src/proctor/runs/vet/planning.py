@@ -16,6 +16,7 @@ from proctor.model.spec import SandboxSpec, Spec, TaskEntry
 from proctor.model.task import Network, Task
 from proctor.model.vetting import Check, check_of
 from proctor.runs.planning import plan_spec
+from proctor.runs.process_resources import Resources
 from proctor.runs.running import ReadyRun, create
 from proctor.sandbox.choose import choose
 from proctor.settings import Settings
@@ -53,8 +54,9 @@ class _Gathered:
     """Task digest → check → why it is not tried."""
 
 
-def create_vetting(request: VetRequest, settings: Settings) -> ReadyRun:
+def create_vetting(request: VetRequest, resources: Resources) -> ReadyRun:
     """A run with every trial that the request means."""
+    settings = resources.settings
     named = settings.sandbox if request.sandbox == "auto" else request.sandbox
     spec = Spec(
         name="vet",
@@ -77,7 +79,7 @@ def create_vetting(request: VetRequest, settings: Settings) -> ReadyRun:
         "left_out": found.left_out,
     }
     plan = _last_the_loaded(plan_spec(spec, settings))
-    return create(spec, written, settings, plan=plan, execution=Execution.VET)
+    return create(spec, written, resources, plan=plan, execution=Execution.VET)
 
 
 def _gather(request: VetRequest, spec: Spec, settings: Settings) -> _Gathered:

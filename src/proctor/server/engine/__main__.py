@@ -13,6 +13,7 @@ import sys
 
 from proctor.errors import ProctorError
 from proctor.processes import allow_open_files
+from proctor.runs.process_resources import Resources
 from proctor.server.auth.vault import VARIABLE, open_vault
 from proctor.server.engine.engine import Engine
 from proctor.server.engine.supervisor import GO_ON, HOLD_BACK
@@ -28,7 +29,8 @@ async def _run(total: int, person: str) -> None:
     tracing = open_tracing(settings, "engine")
     for name in (*HEADERS, "PROCTOR_OIDC_CLIENT_SECRET"):
         os.environ.pop(name, None)
-    engine = Engine(settings, vault, total, tracing=tracing, person=person)
+    resources = Resources(settings)
+    engine = Engine(resources, vault, total, tracing=tracing, person=person)
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, lambda: engine.stop.request(times=2))
@@ -44,7 +46,8 @@ async def _run(total: int, person: str) -> None:
             engine.stop.request(times=2)
 
     loop.add_reader(sys.stdin.fileno(), heard)
-    await engine.run()
+    with resources:
+        await engine.run()
     if tracing:
         tracing.close()
 

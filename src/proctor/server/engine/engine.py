@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,15 +20,14 @@ from proctor.engine.stop import Stop
 from proctor.errors import NotFoundError, ProctorError, RunHeldError, StoreError
 from proctor.model.plan import PlannedTrial
 from proctor.model.trial import Lease, RunStatus
-from proctor.runs.backends import SharedBackends
 from proctor.runs.executors import WorkerContext, kind_of
+from proctor.runs.process_resources import Resources
 from proctor.runs.running import ReadyRun, execute, reopen
 from proctor.server.auth.vault import Vault, environ_of
 from proctor.server.engine.choice import choose, choose_all
 from proctor.server.engine.slots import InTurn, Slots
 from proctor.server.tracing.tracing import Tracing
-from proctor.settings import Settings
-from proctor.store.open import open_store
+from proctor.store.calls import StoreThreads
 from proctor.store.outage import Outage
 from proctor.store.service.queue import Queued
 from proctor.store.store import Store
@@ -41,6 +39,8 @@ HELD_BACK = "the other trials are held back"
 """Why a run stops of which only one trial was asked for: no failure."""
 QUOTAS_S = 5.0
 """How often to look at what projects have spent."""
+THREADS = 4
+"""How many calls of the store about the queue are under way at once."""
 POLL_S = 0.5
 """How often to look for runs; the server wakes the engine when it has one."""
 HELD_BACK_S = 1.0
@@ -69,14 +69,12 @@ class Active(NamedTuple):
 class Engine:
     """One process that executes queued runs."""
 
-    settings: Settings
+    resources: Resources
     vault: Vault
     total: int
     """Trials at a time, over all runs."""
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     stop: Stop = field(default_factory=Stop)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
-    backends: SharedBackends = field(default_factory=SharedBackends)
     tracing: Tracing | None = None
     person: str = ""
     """On a server of one person, under which name they submit: their runs are as from a command line."""
@@ -88,47 +86,54 @@ class Engine:
     _quotas_at: float = 0.0
     _held: dict[str, float] = field(default_factory=dict)
     """Runs that another process executes, and when to look again."""
+    _calls: StoreThreads = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._calls = StoreThreads(self.resources.stores, THREADS)
 
     @property
     def leads(self) -> bool:
         """Whether it only coordinates, because workers execute: with a broker, unless it has places too."""
-        return bool(self.settings.broker) and not self.settings.serve_parallel
+        settings = self.resources.settings
+        return bool(settings.broker) and not settings.serve_parallel
 
     async def run(self) -> None:
         """Return when asked to stop and everything is saved."""
         slots = Slots(self.total)
-        with open_store(self.settings.store_url) as store:
-            stopping = asyncio.create_task(self.stop.changed())
-            while not self.stop.draining:
-                await self._turn(store, slots)
-                waking = asyncio.create_task(self.woken.wait())
-                await asyncio.wait({waking, stopping}, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
-                waking.cancel()
-                self.woken.clear()
-            stopping.cancel()
-            for active in self._active.values():
-                active.stop.request(times=2)
-            tasks = [active.task for active in self._active.values()]
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self.backends.close()
+        with self.resources.stores.borrow():
+            pass  # a store that cannot be opened ends this process, and its server starts another later
+        stopping = asyncio.create_task(self.stop.changed())
+        while not self.stop.draining:
+            await self._turn(slots)
+            waking = asyncio.create_task(self.woken.wait())
+            await asyncio.wait({waking, stopping}, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
+            waking.cancel()
+            self.woken.clear()
+        stopping.cancel()
+        for active in self._active.values():
+            active.stop.request(times=2)
+        tasks = [active.task for active in self._active.values()]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.resources.backends.close()
+        self._calls.close()
 
-    async def _turn(self, store: Store, slots: Slots) -> None:
+    async def _turn(self, slots: Slots) -> None:
         if self.outage.resting:
             return
         try:
             if self.outage.goes_on:
-                await asyncio.to_thread(store.try_writing)
+                await self._calls(Store.try_writing)
                 self.outage.worked()
-            await self._look(store)
-            await self._begin(store, slots)
+            await self._look()
+            await self._begin(slots)
         except StoreError as error:
             self.outage.failed(error)
 
-    async def _look(self, store: Store) -> None:
+    async def _look(self) -> None:
         """Stop what is not to be executed any more; what runs of it is finished."""
         if not self._active:
             return
-        reasons = await asyncio.to_thread(self._reasons, store, dict(self._active))
+        reasons = await self._calls(self._reasons, dict(self._active))
         for run_id, reason in reasons.items():
             if run_id in self._active and not (stop := self._active[run_id][1]).draining:
                 stop.drain(reason)
@@ -159,14 +164,14 @@ class Engine:
                 found[project] = f"the project '{project}' has spent its ${limit:.2f} of today"
         return found
 
-    async def _begin(self, store: Store, slots: Slots) -> None:
+    async def _begin(self, slots: Slots) -> None:
         now = asyncio.get_running_loop().time()
         if self.held_back and now - self._began_at < HELD_BACK_S:
             return
         self._held = {run: at for run, at in self._held.items() if at > now}
         waiting = [
             each
-            for each in await asyncio.to_thread(store.service.queue.waiting)
+            for each in await self._calls(lambda store: store.service.queue.waiting())
             if each.run_id not in self._held
         ]
         active_now = [active.queued for active in self._active.values()]
@@ -203,10 +208,10 @@ class Engine:
             if over:
                 await self._saved(self._leave_queue, queued, stop.reason)
 
-    async def _saved(self, save: Callable[[Queued, str], None], queued: Queued, why: str) -> None:
+    async def _saved(self, save: Callable[[Store, Queued, str], None], queued: Queued, why: str) -> None:
         """Write how a run ended. Where that fails, the store does, and the run stays in the queue."""
         try:
-            await asyncio.to_thread(save, queued, why)
+            await self._calls(save, queued, why)
         except StoreError as error:
             self.outage.failed(error)
         except ProctorError as error:
@@ -216,7 +221,7 @@ class Engine:
         run = await in_own_thread(self._ready, queued)
 
         def in_turn(ready: ReadyRun, context: WorkerContext) -> Executor:
-            shared = replace(context, backends=self.backends)
+            shared = replace(context, backends=ready.resources.backends)
             return InTurn(kind_of(ready).open(ready, shared), slots, queued.owner)
 
         parallel = min(self.total, queued.parallel or run.spec.parallel)
@@ -243,28 +248,25 @@ class Engine:
         from proctor.server.engine.judging import judge_ended
 
         try:
-            with open_store(self.settings.store_url) as store:
-                judge_ended(store, queued.run_id, queued.project, self.settings)
+            judge_ended(self.resources, queued.run_id, queued.project)
         except ProctorError as error:
             _log.warning("run %s: its gates could not be judged: %s", queued.run_id, error)
 
     def _ready(self, queued: Queued) -> ReadyRun:
-        with open_store(self.settings.store_url) as store:
-            environ = environ_of(store, self.vault, queued.project, self.environ, queued.run_id)
+        ours = self.resources
+        environ = ours.stores.now(environ_of, self.vault, queued.project, ours.environ, queued.run_id)
         engine = "celery" if self.leads else "local"
-        run = reopen(queued.run_id, self.settings, engine=engine, environ=environ)
+        run = reopen(queued.run_id, ours.for_project(ours.settings, environ), engine=engine)
         return replace(run, project=None) if self.person and queued.owner == self.person else run
 
-    def _give_up(self, queued: Queued, why: str) -> None:
-        with open_store(self.settings.store_url) as store:
-            store.service.queue.want(queued.run_id, wanted=False, failure=why, event="run.failed")
-            if store.run(queued.run_id).status not in {RunStatus.DONE, RunStatus.CANCELLED}:
-                store.set_status(queued.run_id, RunStatus.INTERRUPTED)
+    def _give_up(self, store: Store, queued: Queued, why: str) -> None:
+        store.service.queue.want(queued.run_id, wanted=False, failure=why, event="run.failed")
+        if store.run(queued.run_id).status not in {RunStatus.DONE, RunStatus.CANCELLED}:
+            store.set_status(queued.run_id, RunStatus.INTERRUPTED)
         _log.warning("run %s: %s", queued.run_id, why)
 
-    def _leave_queue(self, queued: Queued, reason: str) -> None:
-        with open_store(self.settings.store_url) as store:
-            failure = "" if reason == HELD_BACK else reason
-            store.service.queue.want(queued.run_id, wanted=False, failure=failure)
-            if not reason:
-                store.service.keys.forget_run(queued.project, queued.run_id)
+    def _leave_queue(self, store: Store, queued: Queued, reason: str) -> None:
+        failure = "" if reason == HELD_BACK else reason
+        store.service.queue.want(queued.run_id, wanted=False, failure=failure)
+        if not reason:
+            store.service.keys.forget_run(queued.project, queued.run_id)

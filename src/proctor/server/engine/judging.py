@@ -13,7 +13,7 @@ from proctor.render.results.gate import gate
 from proctor.runfolder.files import write_atomic
 from proctor.runfolder.read import RunData
 from proctor.runs.gating import keep_verdict
-from proctor.settings import Settings
+from proctor.runs.process_resources import Resources
 from proctor.store.store import Store
 from proctor.verdicts.gate.inputs import input_of_run
 from proctor.verdicts.gate.open import judge, stored_baseline
@@ -23,14 +23,19 @@ COMMENT = "gate.md"
 """In the run's folder: the verdict as a comment of a pull request."""
 
 
-def judge_ended(store: Store, run_id: str, project: str, settings: Settings) -> None:
+def judge_ended(resources: Resources, run_id: str, project: str) -> None:
     """Judge a run, and keep the verdict beside it and as an event; nothing where it has no gates."""
+    with resources.stores.borrow() as store:
+        _judge(store, resources, run_id, project)
+
+
+def _judge(store: Store, resources: Resources, run_id: str, project: str) -> None:
     gates = store.run(run_id).resolved.get("gates") or ()
     if not gates:
         return
     rules, data = read_rules(gates), RunData.from_store(store, run_id)
-    before = stored_baseline(store, rules, settings, project=project, name=data.info.name)
-    found = judge(input_of_run(data, rules.metrics), rules, before, settings, project=project)
+    before = stored_baseline(store, rules, resources.settings, project=project, name=data.info.name)
+    found = judge(input_of_run(data, rules.metrics), rules, before, resources.stores, project=project)
     keep_verdict(found, data.info)
     if data.info.folder and Path(data.info.folder, "manifest.json").is_file():
         write_atomic(Path(data.info.folder, COMMENT), comment(gate(found)))

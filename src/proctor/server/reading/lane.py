@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from proctor.store.open import StorePool
 from proctor.store.store import Store
 
 _P = ParamSpec("_P")
@@ -17,11 +19,11 @@ _T = TypeVar("_T")
 
 
 class Lane:
-    """Calls functions of a store; used like a `StorePool`."""
+    """Calls functions of a store; used like `StoreThreads`."""
 
-    def __init__(self, opened: Callable[[], Store]) -> None:
-        self._opened = opened
-        self._calls: SimpleQueue[tuple[Future[Any], Callable[[Store], Any]] | None] = SimpleQueue()
+    def __init__(self, stores: StorePool) -> None:
+        self._stores = stores
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self.closed = False
 
@@ -39,7 +41,7 @@ class Lane:
             self._thread = threading.Thread(target=self._work, name="proctor-lane", daemon=True)
             self._thread.start()
         future: Future[_T] = Future()
-        self._calls.put((future, lambda store: function(store, *args, **more)))
+        self._calls.put((future, partial(self._stores.now, function, *args, **more)))
         return future
 
     def close(self) -> None:
@@ -52,16 +54,12 @@ class Lane:
         self._calls.put(None)
 
     def _work(self) -> None:
-        store: Store | None = None
         while (call := self._calls.get()) is not None and not self.closed:
             future, function = call
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                store = store or self._opened()
-                future.set_result(function(store))
+                future.set_result(function())
             except BaseException as error:  # noqa: BLE001 - whoever asked is told
                 with suppress(Exception):
                     future.set_exception(error)
-        if store:
-            store.close()

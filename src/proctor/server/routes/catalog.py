@@ -35,9 +35,9 @@ async def list_models(
     return _bare(request, found, skip, limit)
 
 
-def _models(_: Store, settings: Settings, project: str | None) -> list[dict[str, Any]]:
+def _models(store: Store, settings: Settings, project: str | None) -> list[dict[str, Any]]:
     found = []
-    for each in known_models(settings, project):
+    for each in known_models(store, settings, project):
         whole = each["name"].rstrip("*-")
         provider, slash, name = whole.partition("/")
         found.append({"id": whole, "name": name or provider, "provider": provider if slash else "local"})

@@ -70,10 +70,8 @@ def submit(
         return create(
             found.spec,
             found.written,
-            settings_of(state.settings, home),
+            state.resources.for_project(settings_of(state.settings, home), environ),
             owner=owner,
-            environ=environ,
-            store=store,
             find=state.tasks.find,
         )
 

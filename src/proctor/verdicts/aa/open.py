@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from proctor.errors import UsageError
 from proctor.model.trial import RunStatus
 from proctor.runfolder.read import RunData
-from proctor.store.open import open_store
 from proctor.verdicts.aa.scores import Asked, certify_scores
 from proctor.verdicts.aa.times import METRIC, certify_times
 from proctor.verdicts.compare.facts import run_facts, same_machine
@@ -16,7 +15,7 @@ from proctor.verdicts.compare.open import noise_from_store
 from proctor.verdicts.compare.results import from_run
 
 if TYPE_CHECKING:
-    from proctor.settings import Settings
+    from proctor.store.open import StorePool
     from proctor.store.store import Store
     from proctor.verdicts.aa.certificate import NoiseCertificate
 
@@ -24,12 +23,12 @@ MOST_REPEATS = 20
 """Other runs of the same plan that are looked at."""
 
 
-def certify(ref: str, asked: Asked, settings: Settings) -> NoiseCertificate:
+def certify(ref: str, asked: Asked, stores: StorePool) -> NoiseCertificate:
     """The certificate of a stored run or of a run folder."""
     folder = Path(ref)
     if folder.is_dir() and (folder / "manifest.json").is_file():
         return _certificate(RunData.from_folder(folder), asked, None, None)
-    with open_store(settings.store_url, create=False) as store:
+    with stores.borrow() as store:
         return certify_stored(store, ref, asked)
 
 

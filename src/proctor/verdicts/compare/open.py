@@ -12,8 +12,7 @@ from statistics import median
 from proctor.analysis.times import Noise, run_to_run_noise
 from proctor.model.outcome import Outcome
 from proctor.runfolder.read import RunData
-from proctor.settings import Settings
-from proctor.store.open import open_store
+from proctor.store.open import StorePool
 from proctor.store.store import Store
 from proctor.verdicts.compare.by_task import with_spent
 from proctor.verdicts.compare.clock import judged_metrics
@@ -29,7 +28,7 @@ MAX_ATTEMPTS = 20_000
 
 
 def open_side(
-    ref: str, settings: Settings, metrics: tuple[str, ...] = (), also: tuple[str, ...] = ()
+    ref: str, stores: StorePool, metrics: tuple[str, ...] = (), also: tuple[str, ...] = ()
 ) -> ResultSet:
     """A run folder, a result file, or a run in the store, in that order; `also` is read of rollouts."""
     path = Path(ref)
@@ -39,26 +38,26 @@ def open_side(
         return replace(found, folder=str(path))
     if path.is_file():
         return read_file(path, metrics)
-    with open_store(settings.store_url, create=False) as store:
+    with stores.borrow() as store:
         info = store.run(ref)
         return from_store(store, info.id, with_spent(info, metrics, also))
 
 
 def usual_noise(
-    a: ResultSet, b: ResultSet, metrics: tuple[str, ...], settings: Settings, *, project: str | None = None
+    a: ResultSet, b: ResultSet, metrics: tuple[str, ...], stores: StorePool, *, project: str | None = None
 ) -> dict[str, Noise]:
     """How much each metric moves from run to run, where earlier runs of the same code tell."""
     times = [metric for metric in metrics if is_time(metric)]
     if not times:
         return {}
-    with open_store(settings.store_url, create=False) as store:
+    with stores.borrow() as store:
         found = {metric: noise_from_store(store, a, b, metric, project=project) for metric in times}
     return {metric: noise for metric, noise in found.items() if noise}
 
 
 def compare_refs(
     refs: tuple[str, str],
-    settings: Settings,
+    stores: StorePool,
     *,
     metrics: tuple[str, ...] = (),
     also: tuple[str, ...] = (),
@@ -69,8 +68,8 @@ def compare_refs(
     seed: int = 0,
 ) -> tuple[Comparison, ResultSet, ResultSet]:
     """Open both sides and judge the second against the first, knowing how much such runs usually differ."""
-    a, b = (open_side(ref, settings, metrics, also) for ref in refs)
-    noise = usual_noise(a, b, judged_metrics(a, b, metrics), settings)
+    a, b = (open_side(ref, stores, metrics, also) for ref in refs)
+    noise = usual_noise(a, b, judged_metrics(a, b, metrics), stores)
     found = compare(
         a,
         b,

@@ -17,7 +17,7 @@ from proctor.model.run import RunInfo
 from proctor.runfolder.files import encode, read_document
 from proctor.runfolder.read import RunData, read_manifest
 from proctor.settings import Settings
-from proctor.store.open import open_store
+from proctor.store.open import StorePool
 from proctor.store.service.ownership import DEFAULT
 from proctor.verdicts.compare.judge import Comparison, compare
 from proctor.verdicts.compare.open import usual_noise
@@ -59,53 +59,52 @@ def is_folder(ref: str) -> bool:
 
 
 @contextmanager
-def opened(ref: str, settings: Settings) -> Iterator[RunData | dict[str, Any]]:
+def opened(ref: str, stores: StorePool) -> Iterator[RunData | dict[str, Any]]:
     """A run, or the content of a summary file. A large run streams: use it inside."""
     if is_folder(ref):
         yield RunData.from_folder(Path(ref))
     elif Path(ref).is_file():
         yield read_document(Path(ref).parent, Path(ref).name)
     else:
-        with open_store(settings.store_url, create=False) as store:
+        with stores.borrow() as store:
             yield RunData.from_store(store, ref)
 
 
-def whole_input(ref: str, settings: Settings, rules: RuleSet | None = None) -> GateInput:
+def whole_input(ref: str, stores: StorePool, rules: RuleSet | None = None) -> GateInput:
     """The values of all metrics, or of those that rules name, with every field."""
-    with opened(ref, settings) as found:
+    with opened(ref, stores) as found:
         if isinstance(found, dict):
             return input_of_document(found, label=Path(ref).name)
         run = input_of_run(found, rules.metrics if rules else None)
     return replace(run, results=replace(run.results, folder=ref)) if is_folder(ref) else run
 
 
-def open_input(ref: str, rules: RuleSet, settings: Settings) -> GateInput:
+def open_input(ref: str, rules: RuleSet, stores: StorePool) -> GateInput:
     """As much of a run as the rules look at."""
     if not is_folder(ref) and not Path(ref).is_file():
-        with open_store(settings.store_url, create=False) as store:
+        with stores.borrow() as store:
             found = input_from_store(store, ref, rules)
         if found:
             return found
-    return whole_input(ref, settings, rules)
+    return whole_input(ref, stores, rules)
 
 
-def run_info(ref: str, settings: Settings) -> RunInfo | None:
+def run_info(ref: str, stores: StorePool) -> RunInfo | None:
     """The run without its trials; None for a summary file."""
     if is_folder(ref):
         return read_manifest(Path(ref))[0]
     if Path(ref).is_file():
         return None
-    with open_store(settings.store_url, create=False) as store:
+    with stores.borrow() as store:
         return store.run(ref)
 
 
 def open_baseline(
-    rules: RuleSet, settings: Settings, *, named: str | None = None, path: Path | None = None, name: str = ""
+    rules: RuleSet, stores: StorePool, path: Path, *, named: str | None = None, name: str = ""
 ) -> ComparedWith:
-    """The baseline that was named, that the rules name, or that has the run's own name."""
+    """The baseline that was named, that the rules name, or that has the run's own name; pinned in `path`."""
     if not rules.needs_baseline and not named:
         return NOTHING
-    path = path or settings.baselines
     wanted = named or rules.baseline
     known = read_baselines(path)
     if found := known.get(wanted or name):
@@ -113,7 +112,7 @@ def open_baseline(
     if not wanted:
         return NOTHING
     try:
-        run = open_input(wanted, rules, settings)
+        run = open_input(wanted, rules, stores)
     except NotFoundError as error:
         raise NotFoundError(f"{missing(wanted, known)} in {path}; {error}") from error
     return _held(run)
@@ -161,14 +160,14 @@ def judge(
     run: GateInput,
     rules: RuleSet,
     baseline: ComparedWith,
-    settings: Settings,
+    stores: StorePool,
     *,
     seed: int = 0,
     project: str | None = None,
 ) -> GateResult:
     """The verdict on the run, compared with its baseline; with a `project` only its runs tell the noise."""
     before = baseline.run
-    noise = _noise(run, before, rules, settings, project) if before else {}
+    noise = _noise(run, before, rules, stores, project) if before else {}
     found = evaluate(rules, run, before, held_against=baseline.label, noise=noise, seed=seed)
     if before and before.results.run_id and before.results.run_id == run.results.run_id:
         found = replace(found, warnings=("the baseline is this run itself", *found.warnings))
@@ -179,7 +178,7 @@ def comparison_behind(
     run: GateInput,
     rules: RuleSet,
     baseline: ComparedWith,
-    settings: Settings,
+    stores: StorePool,
     *,
     seed: int = 0,
     project: str | None = None,
@@ -193,7 +192,7 @@ def comparison_behind(
     before = baseline.run
     if not before or not margins:
         return None
-    noise = _noise(run, before, rules, settings, project)
+    noise = _noise(run, before, rules, stores, project)
     try:
         studies = [
             compare(before.results, run.results, metrics=(metric,), margin=margin, noise=noise, seed=seed)
@@ -208,9 +207,9 @@ def comparison_behind(
 
 
 def _noise(
-    run: GateInput, baseline: GateInput, rules: RuleSet, settings: Settings, project: str | None = None
+    run: GateInput, baseline: GateInput, rules: RuleSet, stores: StorePool, project: str | None = None
 ) -> dict[str, Noise]:
-    return usual_noise(baseline.results, run.results, rules.metrics, settings, project=project)
+    return usual_noise(baseline.results, run.results, rules.metrics, stores, project=project)
 
 
 def input_from_store(store: Store, ref: str, rules: RuleSet) -> GateInput | None:

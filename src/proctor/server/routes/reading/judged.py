@@ -14,13 +14,13 @@ from proctor.errors import ProctorError
 from proctor.model.document import Document
 from proctor.model.run import Execution, RunInfo
 from proctor.runfolder.files import read_document
+from proctor.runs.process_resources import Resources
 from proctor.server.auth.caller import Reader, Shared, VisibleRun
 from proctor.server.problem import Problem
 from proctor.server.reading.documents import page_document, page_mapping
 from proctor.server.reading.made_once import made_once
 from proctor.server.reading.reading import Reading
 from proctor.server.route import Route, answer
-from proctor.settings import Settings
 from proctor.store.store import Store
 
 router = APIRouter(prefix="/api/runs/{run}", tags=["runs"], route_class=Route)
@@ -35,7 +35,7 @@ async def show_verdict(caller: Reader, shared: Shared, run: VisibleRun) -> Respo
 
     A gate is judged again with the rules of the spec, so that what would change its verdict can be told.
     """
-    make = partial(_verdict, run=run, project=caller.project, settings=shared.settings)
+    make = partial(_verdict, run=run, project=caller.project, resources=shared.resources)
     return await made_once(shared, ("verdict", run, caller.project), [run], make)
 
 
@@ -54,7 +54,7 @@ def _kept(store: Store, run: str) -> Mapping[str, Any]:
 
 
 def _verdict(
-    store: Store, _: Reading, *, run: str, project: str | None, settings: Settings
+    store: Store, _: Reading, *, run: str, project: str | None, resources: Resources
 ) -> dict[str, Any]:
     info = store.run(run)
     if info.execution is Execution.PERF:
@@ -63,7 +63,7 @@ def _verdict(
         Execution.VET: partial(_vet, store, info),
         Execution.RACE: partial(_race, store, info),
     }
-    make = makers.get(info.execution) or partial(_gate, store, info, project, settings)
+    make = makers.get(info.execution) or partial(_gate, store, info, project, resources)
     return page_document(make(), [(run, info.folder)])
 
 
@@ -88,7 +88,7 @@ def _perf(info: RunInfo) -> dict[str, Any]:
     return page_mapping(read_document(Path(info.folder), PERF), info.folder, [(info.id, info.folder)])
 
 
-def _gate(store: Store, info: RunInfo, project: str | None, settings: Settings) -> Document:
+def _gate(store: Store, info: RunInfo, project: str | None, resources: Resources) -> Document:
     from proctor.render.results import compare
     from proctor.render.results.gate import gate
     from proctor.verdicts.gate.open import comparison_behind, judge, stored_baseline, stored_input
@@ -100,13 +100,13 @@ def _gate(store: Store, info: RunInfo, project: str | None, settings: Settings) 
     rules = read_rules(gates)
     home = project or store.service.ownership.place(info.id).project
     try:
-        before = stored_baseline(store, rules, settings, project=home, name=info.name)
+        before = stored_baseline(store, rules, resources.settings, project=home, name=info.name)
     except ProctorError as error:
         raise Problem("conflict", f"The gate cannot be judged: {error}") from error
     held = before.run.results if before.run else None
     run = stored_input(store, info.id, rules)
-    found = judge(run, rules, before, settings, project=home)
-    behind = comparison_behind(run, rules, before, settings, project=home)
+    found = judge(run, rules, before, resources.stores, project=home)
+    behind = comparison_behind(run, rules, before, resources.stores, project=home)
     evidence = (
         compare.evidence(behind, held, run.results, folder=Path(info.folder or "."))
         if behind and held
