@@ -235,7 +235,7 @@ PROOF: dict[str, dict[str, tuple[str, str]]] = {
         "command.env": ("agents/test_command.py", "test_its_variables_reach_the_command"),
         "command.install_timeout_s": (
             "agents/test_command.py",
-            "test_an_install_step_that_takes_too_long_ends_the_agent",
+            "test_an_install_step_that_takes_too_long_is_its_authors_mistake",
         ),
         "command.apis": (MODELS, "test_an_agent_and_a_provider_that_do_not_fit_are_refused_by_the_plan"),
         "replay.trajectory": ("agents/test_replay.py", "test_a_recording_that_is_none_is_refused"),

@@ -73,7 +73,8 @@ UPDATE runs SET status = :status,
                     WHEN :starts = 1 AND total > COALESCE(
                         (SELECT sum(c.trials) FROM run_counts c WHERE c.run_id = runs.id), 0
                     ) THEN NULL
-                    WHEN :ends = 1 THEN COALESCE(finished_at, {now})
+                    WHEN :ends = 1 AND :status = 'done' THEN COALESCE(finished_at, {now})
+                    WHEN :ends = 1 THEN {now}
                     ELSE finished_at END
 WHERE id = :run AND (status <> 'cancelled' OR :status = 'cancelled')
 """

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.made_rollouts import Study
+from tests.resources import Resources
 from tests.server.reading.conftest import FIRST
 from tests.verdicts.race.test_judge import race
 
@@ -40,7 +41,7 @@ def verdict(home: Path, gates: list[Any], execution: Execution = Execution.TASK,
             (home / RUN / "perf.json").write_text(
                 json.dumps({"kind": "perf", "folder": "/x", "sections": []})
             )
-        return _verdict(store, None, run=RUN, project=project, settings=settings)
+        return _verdict(store, None, run=RUN, project=project, resources=Resources(settings))
 
 
 def test_a_gate_is_shown_rule_by_rule(tmp_path):
@@ -85,7 +86,7 @@ def test_a_race_and_a_vetting_have_documents_of_their_own(tmp_path):
     with open_store(settings.store_url) as store:
         tries = [(each, True) for trial in made.trials for each in trial.attempts]
         store.import_run(made.info, [trial.planned for trial in made.trials], tries)
-        found = _verdict(store, None, run=made.info.id, project=None, settings=settings)
+        found = _verdict(store, None, run=made.info.id, project=None, resources=Resources(settings))
         (row,) = RunRows().of(store, store.views.runs.listed(limit=1))
     assert (found["kind"], found["verdict"]) == ("race", "regression")
     assert row.data["gate"] == {"verdict": "regression", "sentence": found["headline"]}

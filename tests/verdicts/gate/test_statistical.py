@@ -413,7 +413,10 @@ def test_a_gate_leaves_out_tasks_whose_content_is_not_the_baselines(gate, sides,
 
     def suite(rewards, contents):
         run = sides.suite(rewards)
-        points = tuple(ResultPoint(name=name, content=contents.get(name, "old")) for name in rewards)
+        points = tuple(
+            ResultPoint(name=name, task=name, arm=run.results.arms[0].name, content=contents.get(name, "old"))
+            for name in rewards
+        )
         return replace(run, results=replace(run.results, points=points))
 
     names = [f"t{at}" for at in range(10)]
