@@ -430,5 +430,7 @@ def test_a_gate_leaves_out_tasks_whose_content_is_not_the_baselines(gate, sides,
     assert found.results[0].n == "8 tasks, 32 rollouts against 32"
     assert found.warnings[0].startswith("2 tasks have other content than in the baseline, left out of ")
     assert found.warnings[0].endswith("pinned: t0, t1")
+    limit = gate("score >= baseline - 0.1", suite(harder, {"t0": "new", "t1": "new"}), baseline)
+    assert limit.results[0].estimate.value == 1.0
     same = gate("score not worse than 10pp", suite(harder, {}), baseline)
     assert same.results[0].n.startswith("10 tasks")
