@@ -67,8 +67,8 @@ class _Refused(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """One call for which budgets are asked."""
+class _BudgetRequest:
+    """One call for which budgets are request."""
 
     access: Access
     model: str
@@ -106,7 +106,7 @@ class Books:
         `prompt_tokens` are those of the prompt that the provider has already. A store that does not answer is
         waited for as long as `away_s`.
         """
-        asked = _Asked(
+        request = _BudgetRequest(
             access=access,
             model=model,
             upper=self._prices.upper(model, prompt_bytes, limit, prompt_tokens),
@@ -114,13 +114,13 @@ class Books:
             id=secrets.token_hex(16),
         )
         if not access.short.locked() and self._line_of(access) is None:
-            made = await self._once(asked)
+            made = await self._once(request)
             if isinstance(made, Reservation):
                 return made
         began = time.monotonic()
         with access.standstill.wait():
             async with access.short:
-                made = await self._in_turn(asked, away_s)
+                made = await self._in_turn(request, away_s)
         return replace(made, waited_s=time.monotonic() - began)
 
     async def settle(self, made: Reservation, call: Call) -> None:
@@ -155,12 +155,12 @@ class Books:
 
     # Waiting
 
-    async def _in_turn(self, asked: _Asked, away_s: float) -> Reservation:
+    async def _in_turn(self, request: _BudgetRequest, away_s: float) -> Reservation:
         """Have the call when it is its turn; of the calls of an attempt one at a time is here."""
-        access = asked.access
+        access = request.access
         while lent := access.lent:
             # In full, where there is so much; else when the attempt's own call is over.
-            made = await self._once(asked) if self._line_of(access) is None else None
+            made = await self._once(request) if self._line_of(access) is None else None
             if isinstance(made, Reservation):
                 return made
             await lent.wait()
@@ -168,11 +168,11 @@ class Books:
         scope = self._line_of(access)
         while True:
             if scope is None:
-                found = await self._once(asked)
+                found = await self._once(request)
             else:
                 line = self._lines.setdefault(scope, asyncio.Lock())
                 async with line:
-                    found = await self._first(asked, scope)
+                    found = await self._first(request, scope)
             if isinstance(found, Reservation):
                 return found
             scope = found.scope
@@ -181,11 +181,11 @@ class Books:
                     raise StoreError("the store does not answer")
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
-    async def _first(self, asked: _Asked, scope: Scope) -> Reservation | _Refused:
+    async def _first(self, request: _BudgetRequest, scope: Scope) -> Reservation | _Refused:
         """The first in a line asks again whenever that may help, until something else keeps it."""
         while True:
             with self._changes() as change:
-                found = await self._ask(asked, change)
+                found = await self._ask(request, change)
                 if isinstance(found, Reservation) or found.scope != scope:
                     return found
                 await asyncio.wait([change], timeout=_LOOK_AGAIN_S if found.elsewhere else None)
@@ -209,15 +209,15 @@ class Books:
 
     # Asking
 
-    async def _once(self, asked: _Asked) -> Reservation | _Refused:
+    async def _once(self, request: _BudgetRequest) -> Reservation | _Refused:
         with self._changes() as change:
-            return await self._ask(asked, change)
+            return await self._ask(request, change)
 
-    async def _ask(self, asked: _Asked, change: asyncio.Future[None]) -> Reservation | _Refused:
+    async def _ask(self, request: _BudgetRequest, change: asyncio.Future[None]) -> Reservation | _Refused:
         """Ask once. ExhaustedError when no end of another call can help."""
-        access = asked.access
+        access = request.access
         in_full = access.lent is not None
-        wanted = self._wanted(asked)
+        wanted = self._wanted(request)
         lends = access.lends and any(wanted.unheld())
         if lends:
             access.lent = asyncio.Event()
@@ -254,16 +254,16 @@ class Books:
         access.standstill.begin_call()
         return Reservation(access, wanted, day)
 
-    def _wanted(self, asked: _Asked) -> Reserve:
+    def _wanted(self, request: _BudgetRequest) -> Reserve:
         """What to hold back: the estimate, or all when a call of this attempt is held below its most."""
-        access, model, most = asked.access, asked.model, asked.most
+        access, model, most = request.access, request.model, request.most
         held = most
         if access.lent is None:
             answer = self._estimates.tokens(access.run_id, model)
-            held = self._prices.probable(model, asked.upper, answer)
+            held = self._prices.probable(model, request.upper, answer)
         price = self._prices.of(model)
         return Reserve(
-            id=asked.id,
+            id=request.id,
             run_id=access.run_id,
             trial=access.trial,
             attempt=access.attempt,

@@ -46,9 +46,9 @@ class Resources:
 
     def for_project(self, settings: Settings, environ: Mapping[str, str]) -> Resources:
         """The same with the settings and keys of a project, or of one run."""
-        found = copy(self)
-        found.settings, found.environ = settings, environ
-        return found
+        resources = copy(self)
+        resources.settings, resources.environ = settings, environ
+        return resources
 
     def __enter__(self) -> Self:
         return self

@@ -54,7 +54,7 @@ def evaluate(
                 studies[at] = score_study(rule, same_run, same_baseline, seed=seed)
             else:
                 studies[at] = ratio_study(rule, same_run, same_baseline, noise=noise or {}, seed=seed)
-        elif isinstance(rule, Threshold) and rule.is_score and needs_baseline(rule):
+        elif needs_baseline(rule):
             judged[at] = _plain(rule, same_run, same_baseline)
         else:
             judged[at] = _plain(rule, run, baseline)
